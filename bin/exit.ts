@@ -8,8 +8,8 @@ import { ConfigError } from './config.js'
 import { errorCode } from './error-code.js'
 import { message } from './output.js'
 
-/** From sysexits(3) where it has a code for it. */
-export const EXIT = { ok: 0, failure: 1, usage: 2, unavailable: 69, configuration: 78 } as const
+/** From sysexits(3) where it has a code for it; `partial`: the rest was done. */
+export const EXIT = { ok: 0, failure: 1, usage: 2, partial: 3, unavailable: 69, configuration: 78 } as const
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
 /** A command cannot do what it was asked; the message says what to do instead. */

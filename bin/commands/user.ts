@@ -3,11 +3,12 @@ import type { Command } from 'commander'
 import type { Identity, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, asSurveyOperator, type Operator, pagesOfUsers } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
-import { dateOf, message, printJson, printPages, printRow } from '../output.js'
+import { dateOf, message, printJson, printPages, printRow, printRows } from '../output.js'
 import { asArgument } from '../shell.js'
 import { command, group, type Json } from './command.js'
 import { readPassword } from './input.js'
 import { countOfSurveys, deleteSurveysOf } from './survey.js'
+import { addUserImport } from './user-import.js'
 import { EXTERNAL_ID, namedUser } from './usernames.js'
 
 interface CreateOptions extends Json {
@@ -57,6 +58,13 @@ export function addUserCommands(program: Command): void {
     .option('--nickname <text>', 'shown to apps the user authorizes')
     .option('--avatar <address>', 'address of a picture, shown to apps')
     .action(createUser)
+
+  addUserImport(user)
+
+  command(user, 'hashes', {
+    about: 'how passwords are hashed: an imported hash is replaced when its user signs in',
+    examples: ['user hashes'],
+  }).action(listPasswordHashes)
 
   command(user, 'list', { about: 'all accounts', examples: ['user list', 'user list --json'] }).action(listUsers)
 
@@ -155,6 +163,12 @@ async function signOut(nameOrId: string, { json }: Json): Promise<void> {
   const { sessions } = await asOperator(({ admin }) => admin.endUserSessions(namedUser(nameOrId)))
   if (json) printJson({ sessions })
   message(sessions === 1 ? 'one session has ended' : `${sessions} sessions have ended`)
+}
+
+async function listPasswordHashes(options: Json): Promise<void> {
+  const { hashes } = await asOperator(({ admin }) => admin.listPasswordHashes({}))
+  const rows = hashes.map(({ kind, users, own }) => ({ kind, users, own }))
+  printRows(rows, ['kind', 'users', 'own'], { json: options.json, whenEmpty: 'no user has a password' })
 }
 
 async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {

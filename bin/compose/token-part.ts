@@ -9,6 +9,7 @@ import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startJanitor } from '../../services/token/janitor.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { createPasswordHasher, type PasswordCost } from '../../services/token/password/hasher.js'
+import { createTimeFloor } from '../../services/token/password/time-floor.js'
 import { createSignInLimiter, noSignInLimiter } from '../../services/token/sign-in-limiter.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { createTokenHandlers } from '../../services/token/token-service.js'
@@ -34,6 +35,7 @@ export async function openTokenPart(
   })
   const store = await openTokenStore(config, observers.onCommit) // last of what may fail: otherwise nobody would close it
   const uses = createUseRecorder(store)
+  const timeFloor = createTimeFloor(store, passwords)
   const handlers = createTokenHandlers({
     ...clock,
     ...observers.token,
@@ -41,6 +43,7 @@ export async function openTokenPart(
     rules: config,
     uses,
     passwords,
+    timeFloor,
     signInLimiter: signInLimiter(config, store, clock.now),
   })
   dispatcher
@@ -57,6 +60,7 @@ export async function openTokenPart(
         ...janitorTimes(config),
         store,
         uses,
+        timeFloor,
         ...clock,
         keepEndedMs: config.keepEndedSeconds * 1000,
         accessTokenMs: config.accessTokenTtlSeconds * 1000,

@@ -52,6 +52,8 @@ const admin: Row<typeof AdminService> = {
   addAppSecret: ['operator'],
   revokeAppSecret: ['operator'],
   createUser: ['operator'],
+  importUsers: ['operator'],
+  listPasswordHashes: ['operator'],
   listUsers: ['operator'],
   getUser: ['operator', 'sign_in'],
   updateUser: ['operator', 'sign_in'],

@@ -1,6 +1,7 @@
 // What the handlers of TokenService, AccountService and AdminService share. Nothing here is global: bin/ composes it.
 import type { ReplayEffect } from '../protocol/codes.js'
 import type { PasswordHasher } from './password/hasher.js'
+import type { TimeFloor } from './password/time-floor.js'
 import type { SignInLimiter } from './sign-in-limiter.js'
 import type { TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
@@ -26,6 +27,7 @@ export interface TokenDeps {
   readonly now: () => number
   readonly randomBytes: (size: number) => Uint8Array
   readonly passwords: PasswordHasher
+  readonly timeFloor: TimeFloor
   readonly signInLimiter: SignInLimiter
   readonly uses: UseRecorder
   /** Called for each replay of a used code. */

@@ -1,12 +1,14 @@
 // The janitor: removes what ended long ago, in small batches, and writes last uses. It never touches a live grant.
 import { CleanUpClock, type CleanUpClockOptions, type CleanUpTime } from '../storage/clean-up-clock.js'
 import { type Rounds, startRounds } from '../storage/rounds.js'
+import type { TimeFloor } from './password/time-floor.js'
 import type { Removed, TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
 
 export interface JanitorOptions {
   readonly store: TokenStore
   readonly uses: UseRecorder
+  readonly timeFloor: TimeFloor
   readonly now: () => number
   /** As in RoundsOptions. */
   readonly everyMs: number
@@ -39,12 +41,13 @@ const MAX_COUNTS_BATCHES = 200
 /** Several processes count requests, each by its own clock. */
 const CLOCKS_DIFFER_MS = 60_000
 
-/** Each round flushes last uses, mends what a clock that was ahead has issued, and removes everything that is due. */
+/** Each round flushes last uses, measures the floor of sign-ins, mends what a clock that was ahead has issued, and removes everything that is due. */
 export function startJanitor(options: JanitorOptions): Rounds<Removed> {
   const clock = new CleanUpClock(options)
 
   async function round(isStopped: () => boolean): Promise<Removed> {
     await options.uses.flush()
+    await options.timeFloor.measure().catch(options.onError)
     const time = await clock.begin()
     if (mayShorten(time)) await shortenAhead()
     const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }

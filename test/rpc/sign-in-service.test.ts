@@ -16,6 +16,7 @@ import { clientOf, createDirectDoor } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { reasonIn } from '../../services/rpc/service-error.js'
 import { createPasswordHasher } from '../../services/token/password/hasher.js'
+import { createTimeFloor } from '../../services/token/password/time-floor.js'
 import { noSignInLimiter } from '../../services/token/sign-in-limiter.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { createTokenHandlers } from '../../services/token/token-service.js'
@@ -31,12 +32,14 @@ async function start() {
   let bytes = 0
   const store = openSqliteTokenStore({ file: ':memory:' })
   onTestFinished(() => store.close())
+  const passwords = createPasswordHasher({ concurrency: 1, queueLimit: 1 })
   const handlers = createTokenHandlers({
     store,
     rules: readConfig({}),
     now: () => now,
     randomBytes: (size) => new Uint8Array(size).fill(++bytes),
-    passwords: createPasswordHasher({ concurrency: 1, queueLimit: 1 }),
+    passwords,
+    timeFloor: createTimeFloor(store, passwords),
     signInLimiter: noSignInLimiter,
     uses: createUseRecorder(store),
   })

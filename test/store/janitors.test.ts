@@ -46,10 +46,13 @@ const stores = {
   },
 }
 
+const NO_FLOOR = { since: async () => undefined, measure: async () => undefined }
+
 function janitorOf(store: TokenStore, errors: unknown[]): Rounds<Removed> {
   const janitor = startJanitor({
     store,
     uses: createUseRecorder(store),
+    timeFloor: NO_FLOOR,
     now: () => LATER,
     everyMs: 3_600_000,
     accessTokenMs: ACCESS_TTL,
@@ -209,6 +212,7 @@ test('rounds never overlap; others follow a failed one; stopping waits for the c
     shortenAhead: async () => 0,
   } as unknown as TokenStore
   const janitor = startJanitor({
+    timeFloor: NO_FLOOR,
     store,
     uses: { flush: async () => void happened.push('uses written') } as unknown as ReturnType<typeof createUseRecorder>,
     now: () => LATER,

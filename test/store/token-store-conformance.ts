@@ -6,6 +6,7 @@ import { appChecks } from './token-store-conformance/apps.js'
 import { codeChecks } from './token-store-conformance/codes.js'
 import { grantChecks } from './token-store-conformance/grants.js'
 import { identityChecks } from './token-store-conformance/identities.js'
+import { importChecks } from './token-store-conformance/imports.js'
 import { lookupChecks } from './token-store-conformance/lookups.js'
 import { rateChecks } from './token-store-conformance/rates.js'
 import { signInChecks } from './token-store-conformance/sign-ins.js'
@@ -17,6 +18,7 @@ export const tokenStoreChecks: readonly Check<TokenStore>[] = [
   ...accountChecks,
   ...identityChecks,
   ...signInChecks,
+  ...importChecks,
   ...codeChecks,
   ...tokenChecks,
   ...grantChecks,

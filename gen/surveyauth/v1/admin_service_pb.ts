@@ -4,8 +4,8 @@
 // @generated from file surveyauth/v1/admin_service.proto (package surveyauth.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/admin_service.proto.
  */
 export const file_surveyauth_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEiywEKA0FwcBINCgVhcHBpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhUKDXJlZGlyZWN0X3VyaXMYAyADKAkSEAoIZGlzYWJsZWQYBCABKAgSIgoacmVxdWlyZXNfc2VjcmV0X29uX3JlZnJlc2gYBSABKAgSLwoLY3JlYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKB3NlY3JldHMYByADKAsyGC5zdXJ2ZXlhdXRoLnYxLkFwcFNlY3JldCLyAQoJQXBwU2VjcmV0EhEKCXNlY3JldF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmV2b2tlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrkBCgRVc2VyEg8KB3VzZXJfaWQYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSEAoIbmlja25hbWUYAyABKAkSDgoGYXZhdGFyGAQgASgJEhAKCGRpc2FibGVkGAUgASgIEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtleHRlcm5hbF9pZBgHIAEoCRIUCgxoYXNfcGFzc3dvcmQYCCABKAgikQEKCElkZW50aXR5EhAKCHByb3ZpZGVyGAEgASgJEg8KB3N1YmplY3QYAiABKAkSLwoLY3JlYXRlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItcCCgVHcmFudBIQCghncmFudF9pZBgBIAEoCRINCgVhcHBpZBgCIAEoCRIQCghhcHBfbmFtZRgDIAEoCRIPCgd1c2VyX2lkGAQgASgJEhAKCHVzZXJuYW1lGAUgASgJEg4KBm9wZW5pZBgGIAEoCRINCgVzY29wZRgHIAEoCRIvCgtjcmVhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNbGFzdF91c2VfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3Jldm9rZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtleHRlcm5hbF9pZBgMIAEoCSLAAQoKQXVkaXRFdmVudBIQCghldmVudF9pZBgBIAEoCRIvCgtjcmVhdGVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEa2luZBgDIAEoCRINCgVhY3RvchgEIAEoCRINCgVhcHBpZBgFIAEoCRIPCgd1c2VyX2lkGAYgASgJEhAKCGdyYW50X2lkGAcgASgJEhIKCnJlcXVlc3RfaWQYCCABKAkSDAoEbm90ZRgJIAEoCSK2AQoQQ3JlYXRlQXBwUmVxdWVzdBI1CgRuYW1lGAEgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF0SKgoNcmVkaXJlY3RfdXJpcxgCIAMoCUITukgQkgENCAEQFCIHcgUQARiAEBIiChpyZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaBgDIAEoCBIbCgpyZXF1ZXN0X2lkGAQgASgJQge6SARyAhhAIlcKEUNyZWF0ZUFwcFJlc3BvbnNlEh8KA2FwcBgBIAEoCzISLnN1cnZleWF1dGgudjEuQXBwEg4KBnNlY3JldBgCIAEoCRIRCglzZWNyZXRfaWQYAyABKAkiSwoPTGlzdEFwcHNSZXF1ZXN0EhoKCXBhZ2Vfc2l6ZRgBIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiABCJNChBMaXN0QXBwc1Jlc3BvbnNlEiAKBGFwcHMYASADKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKgoNR2V0QXBwUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAASIxCg5HZXRBcHBSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCLkAQoQVXBkYXRlQXBwUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARI6CgRuYW1lGAIgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF1IAIgBARIoCg1yZWRpcmVjdF91cmlzGAMgAygJQhG6SA6SAQsQFCIHcgUQARiAEBInChpyZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaBgEIAEoCEgBiAEBQgcKBV9uYW1lQh0KG19yZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaCI0ChFVcGRhdGVBcHBSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCJEChVTZXRBcHBEaXNhYmxlZFJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESEAoIZGlzYWJsZWQYAiABKAgiOQoWU2V0QXBwRGlzYWJsZWRSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCK1AQoTQWRkQXBwU2VjcmV0UmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARI1CgRuYW1lGAIgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF0SLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKCnJlcXVlc3RfaWQYBCABKAlCB7pIBHICGEAiOQoUQWRkQXBwU2VjcmV0UmVzcG9uc2USEQoJc2VjcmV0X2lkGAEgASgJEg4KBnNlY3JldBgCIAEoCSJSChZSZXZva2VBcHBTZWNyZXRSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KCXNlY3JldF9pZBgCIAEoCUIKukgHcgUQARiAASIyChdSZXZva2VBcHBTZWNyZXRSZXNwb25zZRIXCg9hbHJlYWR5X3Jldm9rZWQYASABKAgikAIKEUNyZWF0ZVVzZXJSZXF1ZXN0Ei4KCHVzZXJuYW1lGAEgASgJQhy6SBlyFxhAMhNeW0EtWmEtejAtOS5fQCstXSokEiwKCHBhc3N3b3JkGAIgASgJQhW6SBJyEBAIKIAIMgleXFB7Q2N9KiRIAIgBARIZCghuaWNrbmFtZRgDIAEoCUIHukgEcgIYZBIuCgZhdmF0YXIYBCABKAlCHrpIG3IZGIAQMhReJHxeaHR0cHM/Oi8vWyEtfl0rJBIbCgpyZXF1ZXN0X2lkGAUgASgJQge6SARyAhhAEigKC2V4dGVybmFsX2lkGAYgASgJQhO6SBByDhj/ATIJXlxQe0NjfSokQgsKCV9wYXNzd29yZCI3ChJDcmVhdGVVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciJMChBMaXN0VXNlcnNSZXF1ZXN0EhoKCXBhZ2Vfc2l6ZRgBIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiABCJQChFMaXN0VXNlcnNSZXNwb25zZRIiCgV1c2VycxgBIAMoCzITLnN1cnZleWF1dGgudjEuVXNlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZgoOR2V0VXNlclJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAMgASgJQgi6SAVyAxj/ASI0Cg9HZXRVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciKdAgoRVXBkYXRlVXNlclJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEh4KCG5pY2tuYW1lGAIgASgJQge6SARyAhhkSACIAQESMwoGYXZhdGFyGAMgASgJQh66SBtyGRiAEDIUXiR8Xmh0dHBzPzovL1shLX5dKyRIAYgBARIZCgd1c2VyX2lkGAQgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgFIAEoCUIIukgFcgMY/wESMQoPbmV3X2V4dGVybmFsX2lkGAYgASgJQhO6SBByDhj/ATIJXlxQe0NjfSokSAKIAQFCCwoJX25pY2tuYW1lQgkKB19hdmF0YXJCEgoQX25ld19leHRlcm5hbF9pZCI3ChJVcGRhdGVVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciKAAQoWU2V0VXNlckRpc2FibGVkUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESEAoIZGlzYWJsZWQYAiABKAgSGQoHdXNlcl9pZBgDIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBCABKAlCCLpIBXIDGP8BIjwKF1NldFVzZXJEaXNhYmxlZFJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5zdXJ2ZXlhdXRoLnYxLlVzZXIilwEKFlNldFVzZXJQYXNzd29yZFJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEicKCHBhc3N3b3JkGAIgASgJQhW6SBJyEBAIKIAIMgleXFB7Q2N9KiQSGQoHdXNlcl9pZBgDIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBCABKAlCCLpIBXIDGP8BIhkKF1NldFVzZXJQYXNzd29yZFJlc3BvbnNlImkKEURlbGV0ZVVzZXJSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wEiFAoSRGVsZXRlVXNlclJlc3BvbnNlIm4KFkVuZFVzZXJTZXNzaW9uc1JlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAMgASgJQgi6SAVyAxj/ASIrChdFbmRVc2VyU2Vzc2lvbnNSZXNwb25zZRIQCghzZXNzaW9ucxgBIAEoBSJrChNMaXN0VXNlckFwcHNSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wEiQQoUTGlzdFVzZXJBcHBzUmVzcG9uc2USKQoEYXBwcxgBIAMoCzIbLnN1cnZleWF1dGgudjEuQ29ubmVjdGVkQXBwIosBChhEaXNjb25uZWN0VXNlckFwcFJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAMgASgJQgi6SAVyAxj/ARIZCgVhcHBpZBgEIAEoCUIKukgHcgUQARiAASIbChlEaXNjb25uZWN0VXNlckFwcFJlc3BvbnNlIscBChNMaW5rSWRlbnRpdHlSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wESMgoIcHJvdmlkZXIYBCABKAlCILpIHXIbEAEYIDIVXlthLXowLTldW2EtejAtOV8tXSokEiYKB3N1YmplY3QYBSABKAlCFbpIEnIQEAEY/wEyCV5cUHtDY30qJCIWChRMaW5rSWRlbnRpdHlSZXNwb25zZSJzChVVbmxpbmtJZGVudGl0eVJlcXVlc3QSMgoIcHJvdmlkZXIYASABKAlCILpIHXIbEAEYIDIVXlthLXowLTldW2EtejAtOV8tXSokEiYKB3N1YmplY3QYAiABKAlCFbpIEnIQEAEY/wEyCV5cUHtDY30qJCIpChZVbmxpbmtJZGVudGl0eVJlc3BvbnNlEg8KB3VzZXJfaWQYASABKAkibQoVTGlzdElkZW50aXRpZXNSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wEiRQoWTGlzdElkZW50aXRpZXNSZXNwb25zZRIrCgppZGVudGl0aWVzGAEgAygLMhcuc3VydmV5YXV0aC52MS5JZGVudGl0eSK8AQoRTGlzdEdyYW50c1JlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhcKBWFwcGlkGAIgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAyABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAQSGQoHdXNlcl9pZBgFIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBiABKAlCCLpIBXIDGP8BIlMKEkxpc3RHcmFudHNSZXNwb25zZRIkCgZncmFudHMYASADKAsyFC5zdXJ2ZXlhdXRoLnYxLkdyYW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIyChJSZXZva2VHcmFudFJlcXVlc3QSHAoIZ3JhbnRfaWQYASABKAlCCrpIB3IFEAEYgAEiLgoTUmV2b2tlR3JhbnRSZXNwb25zZRIXCg9hbHJlYWR5X3Jldm9rZWQYASABKAgiwQEKFkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QSFwoFYXBwaWQYASABKAlCCLpIBXIDGIABEhoKCHVzZXJuYW1lGAIgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAyABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAQSGQoHdXNlcl9pZBgFIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBiABKAlCCLpIBXIDGP8BIl0KF0xpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLnN1cnZleWF1dGgudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAky0hAKDEFkbWluU2VydmljZRJOCglDcmVhdGVBcHASHy5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlc3BvbnNlElAKCExpc3RBcHBzEh4uc3VydmV5YXV0aC52MS5MaXN0QXBwc1JlcXVlc3QaHy5zdXJ2ZXlhdXRoLnYxLkxpc3RBcHBzUmVzcG9uc2UiA5ACAhJKCgZHZXRBcHASHC5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlcXVlc3QaHS5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlc3BvbnNlIgOQAgISUwoJVXBkYXRlQXBwEh8uc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXNwb25zZSIDkAICEmIKDlNldEFwcERpc2FibGVkEiQuc3VydmV5YXV0aC52MS5TZXRBcHBEaXNhYmxlZFJlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLlNldEFwcERpc2FibGVkUmVzcG9uc2UiA5ACAhJXCgxBZGRBcHBTZWNyZXQSIi5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlc3BvbnNlEmUKD1Jldm9rZUFwcFNlY3JldBIlLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVxdWVzdBomLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVzcG9uc2UiA5ACAhJRCgpDcmVhdGVVc2VyEiAuc3VydmV5YXV0aC52MS5DcmVhdGVVc2VyUmVxdWVzdBohLnN1cnZleWF1dGgudjEuQ3JlYXRlVXNlclJlc3BvbnNlElMKCUxpc3RVc2VycxIfLnN1cnZleWF1dGgudjEuTGlzdFVzZXJzUmVxdWVzdBogLnN1cnZleWF1dGgudjEuTGlzdFVzZXJzUmVzcG9uc2UiA5ACAhJNCgdHZXRVc2VyEh0uc3VydmV5YXV0aC52MS5HZXRVc2VyUmVxdWVzdBoeLnN1cnZleWF1dGgudjEuR2V0VXNlclJlc3BvbnNlIgOQAgISVgoKVXBkYXRlVXNlchIgLnN1cnZleWF1dGgudjEuVXBkYXRlVXNlclJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLlVwZGF0ZVVzZXJSZXNwb25zZSIDkAICEmUKD1NldFVzZXJEaXNhYmxlZBIlLnN1cnZleWF1dGgudjEuU2V0VXNlckRpc2FibGVkUmVxdWVzdBomLnN1cnZleWF1dGgudjEuU2V0VXNlckRpc2FibGVkUmVzcG9uc2UiA5ACAhJlCg9TZXRVc2VyUGFzc3dvcmQSJS5zdXJ2ZXlhdXRoLnYxLlNldFVzZXJQYXNzd29yZFJlcXVlc3QaJi5zdXJ2ZXlhdXRoLnYxLlNldFVzZXJQYXNzd29yZFJlc3BvbnNlIgOQAgISUQoKRGVsZXRlVXNlchIgLnN1cnZleWF1dGgudjEuRGVsZXRlVXNlclJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVVzZXJSZXNwb25zZRJlCg9FbmRVc2VyU2Vzc2lvbnMSJS5zdXJ2ZXlhdXRoLnYxLkVuZFVzZXJTZXNzaW9uc1JlcXVlc3QaJi5zdXJ2ZXlhdXRoLnYxLkVuZFVzZXJTZXNzaW9uc1Jlc3BvbnNlIgOQAgISXAoMTGlzdFVzZXJBcHBzEiIuc3VydmV5YXV0aC52MS5MaXN0VXNlckFwcHNSZXF1ZXN0GiMuc3VydmV5YXV0aC52MS5MaXN0VXNlckFwcHNSZXNwb25zZSIDkAICEmsKEURpc2Nvbm5lY3RVc2VyQXBwEicuc3VydmV5YXV0aC52MS5EaXNjb25uZWN0VXNlckFwcFJlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RVc2VyQXBwUmVzcG9uc2UiA5ACAhJcCgxMaW5rSWRlbnRpdHkSIi5zdXJ2ZXlhdXRoLnYxLkxpbmtJZGVudGl0eVJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkxpbmtJZGVudGl0eVJlc3BvbnNlIgOQAgISXQoOVW5saW5rSWRlbnRpdHkSJC5zdXJ2ZXlhdXRoLnYxLlVubGlua0lkZW50aXR5UmVxdWVzdBolLnN1cnZleWF1dGgudjEuVW5saW5rSWRlbnRpdHlSZXNwb25zZRJiCg5MaXN0SWRlbnRpdGllcxIkLnN1cnZleWF1dGgudjEuTGlzdElkZW50aXRpZXNSZXF1ZXN0GiUuc3VydmV5YXV0aC52MS5MaXN0SWRlbnRpdGllc1Jlc3BvbnNlIgOQAgISVgoKTGlzdEdyYW50cxIgLnN1cnZleWF1dGgudjEuTGlzdEdyYW50c1JlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLkxpc3RHcmFudHNSZXNwb25zZSIDkAICElkKC1Jldm9rZUdyYW50EiEuc3VydmV5YXV0aC52MS5SZXZva2VHcmFudFJlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLlJldm9rZUdyYW50UmVzcG9uc2UiA5ACAhJlCg9MaXN0QXVkaXRFdmVudHMSJS5zdXJ2ZXlhdXRoLnYxLkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QaJi5zdXJ2ZXlhdXRoLnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp, file_surveyauth_v1_account_service]);
+  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEiywEKA0FwcBINCgVhcHBpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhUKDXJlZGlyZWN0X3VyaXMYAyADKAkSEAoIZGlzYWJsZWQYBCABKAgSIgoacmVxdWlyZXNfc2VjcmV0X29uX3JlZnJlc2gYBSABKAgSLwoLY3JlYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKB3NlY3JldHMYByADKAsyGC5zdXJ2ZXlhdXRoLnYxLkFwcFNlY3JldCLyAQoJQXBwU2VjcmV0EhEKCXNlY3JldF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmV2b2tlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrkBCgRVc2VyEg8KB3VzZXJfaWQYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSEAoIbmlja25hbWUYAyABKAkSDgoGYXZhdGFyGAQgASgJEhAKCGRpc2FibGVkGAUgASgIEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtleHRlcm5hbF9pZBgHIAEoCRIUCgxoYXNfcGFzc3dvcmQYCCABKAgikQEKCElkZW50aXR5EhAKCHByb3ZpZGVyGAEgASgJEg8KB3N1YmplY3QYAiABKAkSLwoLY3JlYXRlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItcCCgVHcmFudBIQCghncmFudF9pZBgBIAEoCRINCgVhcHBpZBgCIAEoCRIQCghhcHBfbmFtZRgDIAEoCRIPCgd1c2VyX2lkGAQgASgJEhAKCHVzZXJuYW1lGAUgASgJEg4KBm9wZW5pZBgGIAEoCRINCgVzY29wZRgHIAEoCRIvCgtjcmVhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNbGFzdF91c2VfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3Jldm9rZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtleHRlcm5hbF9pZBgMIAEoCSLAAQoKQXVkaXRFdmVudBIQCghldmVudF9pZBgBIAEoCRIvCgtjcmVhdGVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEa2luZBgDIAEoCRINCgVhY3RvchgEIAEoCRINCgVhcHBpZBgFIAEoCRIPCgd1c2VyX2lkGAYgASgJEhAKCGdyYW50X2lkGAcgASgJEhIKCnJlcXVlc3RfaWQYCCABKAkSDAoEbm90ZRgJIAEoCSK2AQoQQ3JlYXRlQXBwUmVxdWVzdBI1CgRuYW1lGAEgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF0SKgoNcmVkaXJlY3RfdXJpcxgCIAMoCUITukgQkgENCAEQFCIHcgUQARiAEBIiChpyZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaBgDIAEoCBIbCgpyZXF1ZXN0X2lkGAQgASgJQge6SARyAhhAIlcKEUNyZWF0ZUFwcFJlc3BvbnNlEh8KA2FwcBgBIAEoCzISLnN1cnZleWF1dGgudjEuQXBwEg4KBnNlY3JldBgCIAEoCRIRCglzZWNyZXRfaWQYAyABKAkiSwoPTGlzdEFwcHNSZXF1ZXN0EhoKCXBhZ2Vfc2l6ZRgBIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiABCJNChBMaXN0QXBwc1Jlc3BvbnNlEiAKBGFwcHMYASADKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKgoNR2V0QXBwUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAASIxCg5HZXRBcHBSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCLkAQoQVXBkYXRlQXBwUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARI6CgRuYW1lGAIgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF1IAIgBARIoCg1yZWRpcmVjdF91cmlzGAMgAygJQhG6SA6SAQsQFCIHcgUQARiAEBInChpyZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaBgEIAEoCEgBiAEBQgcKBV9uYW1lQh0KG19yZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaCI0ChFVcGRhdGVBcHBSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCJEChVTZXRBcHBEaXNhYmxlZFJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESEAoIZGlzYWJsZWQYAiABKAgiOQoWU2V0QXBwRGlzYWJsZWRSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCK1AQoTQWRkQXBwU2VjcmV0UmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARI1CgRuYW1lGAIgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF0SLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKCnJlcXVlc3RfaWQYBCABKAlCB7pIBHICGEAiOQoUQWRkQXBwU2VjcmV0UmVzcG9uc2USEQoJc2VjcmV0X2lkGAEgASgJEg4KBnNlY3JldBgCIAEoCSJSChZSZXZva2VBcHBTZWNyZXRSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KCXNlY3JldF9pZBgCIAEoCUIKukgHcgUQARiAASIyChdSZXZva2VBcHBTZWNyZXRSZXNwb25zZRIXCg9hbHJlYWR5X3Jldm9rZWQYASABKAgikAIKEUNyZWF0ZVVzZXJSZXF1ZXN0Ei4KCHVzZXJuYW1lGAEgASgJQhy6SBlyFxhAMhNeW0EtWmEtejAtOS5fQCstXSokEiwKCHBhc3N3b3JkGAIgASgJQhW6SBJyEBAIKIAIMgleXFB7Q2N9KiRIAIgBARIZCghuaWNrbmFtZRgDIAEoCUIHukgEcgIYZBIuCgZhdmF0YXIYBCABKAlCHrpIG3IZGIAQMhReJHxeaHR0cHM/Oi8vWyEtfl0rJBIbCgpyZXF1ZXN0X2lkGAUgASgJQge6SARyAhhAEigKC2V4dGVybmFsX2lkGAYgASgJQhO6SBByDhj/ATIJXlxQe0NjfSokQgsKCV9wYXNzd29yZCI3ChJDcmVhdGVVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciJMChBMaXN0VXNlcnNSZXF1ZXN0EhoKCXBhZ2Vfc2l6ZRgBIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiABCJQChFMaXN0VXNlcnNSZXNwb25zZRIiCgV1c2VycxgBIAMoCzITLnN1cnZleWF1dGgudjEuVXNlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZgoOR2V0VXNlclJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAMgASgJQgi6SAVyAxj/ASI0Cg9HZXRVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciLWAgoMSW1wb3J0ZWRVc2VyEigKC2V4dGVybmFsX2lkGAEgASgJQhO6SBByDhj/ATIJXlxQe0NjfSokEi4KCHVzZXJuYW1lGAIgASgJQhy6SBlyFxhAMhNeW0EtWmEtejAtOS5fQCstXSokEhkKCG5pY2tuYW1lGAMgASgJQge6SARyAhhkEi4KBmF2YXRhchgEIAEoCUIeukgbchkYgBAyFF4kfF5odHRwcz86Ly9bIS1+XSskEh8KDXBhc3N3b3JkX2hhc2gYBSABKAlCCLpIBXIDGIAIEhAKCGRpc2FibGVkGAYgASgIEj0KCmlkZW50aXRpZXMYByADKAsyHy5zdXJ2ZXlhdXRoLnYxLkltcG9ydGVkSWRlbnRpdHlCCLpIBZIBAhAUEi8KC2NyZWF0ZV90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJiChBJbXBvcnRlZElkZW50aXR5EiYKCHByb3ZpZGVyGAEgASgJQhS6SBFyDxABGEAyCV5cUHtDY30qJBImCgdzdWJqZWN0GAIgASgJQhW6SBJyEBABGP8BMgleXFB7Q2N9KiQixQEKEkltcG9ydFVzZXJzUmVxdWVzdBI3CgV1c2VycxgBIAMoCzIbLnN1cnZleWF1dGgudjEuSW1wb3J0ZWRVc2VyQgu6SAiSAQUIARDIARI4Cgtvbl9leGlzdGluZxgCIAEoDjIZLnN1cnZleWF1dGgudjEuT25FeGlzdGluZ0IIukgFggECEAESGQoRcmVwbGFjZV9wYXNzd29yZHMYAyABKAgSDwoHZHJ5X3J1bhgEIAEoCBIQCghhbnlfY29zdBgFIAEoCCJeCgxJbXBvcnRSZXN1bHQSLQoHb3V0Y29tZRgBIAEoDjIcLnN1cnZleWF1dGgudjEuSW1wb3J0T3V0Y29tZRIPCgd1c2VyX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJDChNJbXBvcnRVc2Vyc1Jlc3BvbnNlEiwKB3Jlc3VsdHMYASADKAsyGy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFJlc3VsdCIbChlMaXN0UGFzc3dvcmRIYXNoZXNSZXF1ZXN0IjoKDlBhc3N3b3JkSGFzaGVzEgwKBGtpbmQYASABKAkSDQoFdXNlcnMYAiABKAUSCwoDb3duGAMgASgIIksKGkxpc3RQYXNzd29yZEhhc2hlc1Jlc3BvbnNlEi0KBmhhc2hlcxgBIAMoCzIdLnN1cnZleWF1dGgudjEuUGFzc3dvcmRIYXNoZXMinQIKEVVwZGF0ZVVzZXJSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIeCghuaWNrbmFtZRgCIAEoCUIHukgEcgIYZEgAiAEBEjMKBmF2YXRhchgDIAEoCUIeukgbchkYgBAyFF4kfF5odHRwcz86Ly9bIS1+XSskSAGIAQESGQoHdXNlcl9pZBgEIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBSABKAlCCLpIBXIDGP8BEjEKD25ld19leHRlcm5hbF9pZBgGIAEoCUITukgQcg4Y/wEyCV5cUHtDY30qJEgCiAEBQgsKCV9uaWNrbmFtZUIJCgdfYXZhdGFyQhIKEF9uZXdfZXh0ZXJuYWxfaWQiNwoSVXBkYXRlVXNlclJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5zdXJ2ZXlhdXRoLnYxLlVzZXIigAEKFlNldFVzZXJEaXNhYmxlZFJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhAKCGRpc2FibGVkGAIgASgIEhkKB3VzZXJfaWQYAyABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAQgASgJQgi6SAVyAxj/ASI8ChdTZXRVc2VyRGlzYWJsZWRSZXNwb25zZRIhCgR1c2VyGAEgASgLMhMuc3VydmV5YXV0aC52MS5Vc2VyIpcBChZTZXRVc2VyUGFzc3dvcmRSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARInCghwYXNzd29yZBgCIAEoCUIVukgSchAQCCiACDIJXlxQe0NjfSokEhkKB3VzZXJfaWQYAyABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAQgASgJQgi6SAVyAxj/ASIZChdTZXRVc2VyUGFzc3dvcmRSZXNwb25zZSJpChFEZWxldGVVc2VyUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESGQoHdXNlcl9pZBgCIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYAyABKAlCCLpIBXIDGP8BIhQKEkRlbGV0ZVVzZXJSZXNwb25zZSJuChZFbmRVc2VyU2Vzc2lvbnNSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wEiKwoXRW5kVXNlclNlc3Npb25zUmVzcG9uc2USEAoIc2Vzc2lvbnMYASABKAUiawoTTGlzdFVzZXJBcHBzUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESGQoHdXNlcl9pZBgCIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYAyABKAlCCLpIBXIDGP8BIkEKFExpc3RVc2VyQXBwc1Jlc3BvbnNlEikKBGFwcHMYASADKAsyGy5zdXJ2ZXlhdXRoLnYxLkNvbm5lY3RlZEFwcCKLAQoYRGlzY29ubmVjdFVzZXJBcHBSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wESGQoFYXBwaWQYBCABKAlCCrpIB3IFEAEYgAEiGwoZRGlzY29ubmVjdFVzZXJBcHBSZXNwb25zZSLHAQoTTGlua0lkZW50aXR5UmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESGQoHdXNlcl9pZBgCIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYAyABKAlCCLpIBXIDGP8BEjIKCHByb3ZpZGVyGAQgASgJQiC6SB1yGxABGCAyFV5bYS16MC05XVthLXowLTlfLV0qJBImCgdzdWJqZWN0GAUgASgJQhW6SBJyEBABGP8BMgleXFB7Q2N9KiQiFgoUTGlua0lkZW50aXR5UmVzcG9uc2UicwoVVW5saW5rSWRlbnRpdHlSZXF1ZXN0EjIKCHByb3ZpZGVyGAEgASgJQiC6SB1yGxABGCAyFV5bYS16MC05XVthLXowLTlfLV0qJBImCgdzdWJqZWN0GAIgASgJQhW6SBJyEBABGP8BMgleXFB7Q2N9KiQiKQoWVW5saW5rSWRlbnRpdHlSZXNwb25zZRIPCgd1c2VyX2lkGAEgASgJIm0KFUxpc3RJZGVudGl0aWVzUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESGQoHdXNlcl9pZBgCIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYAyABKAlCCLpIBXIDGP8BIkUKFkxpc3RJZGVudGl0aWVzUmVzcG9uc2USKwoKaWRlbnRpdGllcxgBIAMoCzIXLnN1cnZleWF1dGgudjEuSWRlbnRpdHkivAEKEUxpc3RHcmFudHNSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIXCgVhcHBpZBgCIAEoCUIIukgFcgMYgAESGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEEhkKB3VzZXJfaWQYBSABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAYgASgJQgi6SAVyAxj/ASJTChJMaXN0R3JhbnRzUmVzcG9uc2USJAoGZ3JhbnRzGAEgAygLMhQuc3VydmV5YXV0aC52MS5HcmFudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMgoSUmV2b2tlR3JhbnRSZXF1ZXN0EhwKCGdyYW50X2lkGAEgASgJQgq6SAdyBRABGIABIi4KE1Jldm9rZUdyYW50UmVzcG9uc2USFwoPYWxyZWFkeV9yZXZva2VkGAEgASgIIsEBChZMaXN0QXVkaXRFdmVudHNSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIaCgh1c2VybmFtZRgCIAEoCUIIukgFcgMYgAESGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEEhkKB3VzZXJfaWQYBSABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAYgASgJQgi6SAVyAxj/ASJdChdMaXN0QXVkaXRFdmVudHNSZXNwb25zZRIpCgZldmVudHMYASADKAsyGS5zdXJ2ZXlhdXRoLnYxLkF1ZGl0RXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKlcKCk9uRXhpc3RpbmcSGwoXT05fRVhJU1RJTkdfVU5TUEVDSUZJRUQQABIUChBPTl9FWElTVElOR19TS0lQEAESFgoST05fRVhJU1RJTkdfVVBEQVRFEAIqvQEKDUltcG9ydE91dGNvbWUSHgoaSU1QT1JUX09VVENPTUVfVU5TUEVDSUZJRUQQABIaChZJTVBPUlRfT1VUQ09NRV9DUkVBVEVEEAESGgoWSU1QT1JUX09VVENPTUVfVVBEQVRFRBACEhwKGElNUE9SVF9PVVRDT01FX1VOQ0hBTkdFRBADEhoKFklNUE9SVF9PVVRDT01FX1NLSVBQRUQQBBIaChZJTVBPUlRfT1VUQ09NRV9SRUZVU0VEEAUynRIKDEFkbWluU2VydmljZRJOCglDcmVhdGVBcHASHy5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlc3BvbnNlElAKCExpc3RBcHBzEh4uc3VydmV5YXV0aC52MS5MaXN0QXBwc1JlcXVlc3QaHy5zdXJ2ZXlhdXRoLnYxLkxpc3RBcHBzUmVzcG9uc2UiA5ACAhJKCgZHZXRBcHASHC5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlcXVlc3QaHS5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlc3BvbnNlIgOQAgISUwoJVXBkYXRlQXBwEh8uc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXNwb25zZSIDkAICEmIKDlNldEFwcERpc2FibGVkEiQuc3VydmV5YXV0aC52MS5TZXRBcHBEaXNhYmxlZFJlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLlNldEFwcERpc2FibGVkUmVzcG9uc2UiA5ACAhJXCgxBZGRBcHBTZWNyZXQSIi5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlc3BvbnNlEmUKD1Jldm9rZUFwcFNlY3JldBIlLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVxdWVzdBomLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVzcG9uc2UiA5ACAhJRCgpDcmVhdGVVc2VyEiAuc3VydmV5YXV0aC52MS5DcmVhdGVVc2VyUmVxdWVzdBohLnN1cnZleWF1dGgudjEuQ3JlYXRlVXNlclJlc3BvbnNlElkKC0ltcG9ydFVzZXJzEiEuc3VydmV5YXV0aC52MS5JbXBvcnRVc2Vyc1JlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLkltcG9ydFVzZXJzUmVzcG9uc2UiA5ACAhJuChJMaXN0UGFzc3dvcmRIYXNoZXMSKC5zdXJ2ZXlhdXRoLnYxLkxpc3RQYXNzd29yZEhhc2hlc1JlcXVlc3QaKS5zdXJ2ZXlhdXRoLnYxLkxpc3RQYXNzd29yZEhhc2hlc1Jlc3BvbnNlIgOQAgISUwoJTGlzdFVzZXJzEh8uc3VydmV5YXV0aC52MS5MaXN0VXNlcnNSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5MaXN0VXNlcnNSZXNwb25zZSIDkAICEk0KB0dldFVzZXISHS5zdXJ2ZXlhdXRoLnYxLkdldFVzZXJSZXF1ZXN0Gh4uc3VydmV5YXV0aC52MS5HZXRVc2VyUmVzcG9uc2UiA5ACAhJWCgpVcGRhdGVVc2VyEiAuc3VydmV5YXV0aC52MS5VcGRhdGVVc2VyUmVxdWVzdBohLnN1cnZleWF1dGgudjEuVXBkYXRlVXNlclJlc3BvbnNlIgOQAgISZQoPU2V0VXNlckRpc2FibGVkEiUuc3VydmV5YXV0aC52MS5TZXRVc2VyRGlzYWJsZWRSZXF1ZXN0GiYuc3VydmV5YXV0aC52MS5TZXRVc2VyRGlzYWJsZWRSZXNwb25zZSIDkAICEmUKD1NldFVzZXJQYXNzd29yZBIlLnN1cnZleWF1dGgudjEuU2V0VXNlclBhc3N3b3JkUmVxdWVzdBomLnN1cnZleWF1dGgudjEuU2V0VXNlclBhc3N3b3JkUmVzcG9uc2UiA5ACAhJRCgpEZWxldGVVc2VyEiAuc3VydmV5YXV0aC52MS5EZWxldGVVc2VyUmVxdWVzdBohLnN1cnZleWF1dGgudjEuRGVsZXRlVXNlclJlc3BvbnNlEmUKD0VuZFVzZXJTZXNzaW9ucxIlLnN1cnZleWF1dGgudjEuRW5kVXNlclNlc3Npb25zUmVxdWVzdBomLnN1cnZleWF1dGgudjEuRW5kVXNlclNlc3Npb25zUmVzcG9uc2UiA5ACAhJcCgxMaXN0VXNlckFwcHMSIi5zdXJ2ZXlhdXRoLnYxLkxpc3RVc2VyQXBwc1JlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkxpc3RVc2VyQXBwc1Jlc3BvbnNlIgOQAgISawoRRGlzY29ubmVjdFVzZXJBcHASJy5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RVc2VyQXBwUmVxdWVzdBooLnN1cnZleWF1dGgudjEuRGlzY29ubmVjdFVzZXJBcHBSZXNwb25zZSIDkAICElwKDExpbmtJZGVudGl0eRIiLnN1cnZleWF1dGgudjEuTGlua0lkZW50aXR5UmVxdWVzdBojLnN1cnZleWF1dGgudjEuTGlua0lkZW50aXR5UmVzcG9uc2UiA5ACAhJdCg5VbmxpbmtJZGVudGl0eRIkLnN1cnZleWF1dGgudjEuVW5saW5rSWRlbnRpdHlSZXF1ZXN0GiUuc3VydmV5YXV0aC52MS5VbmxpbmtJZGVudGl0eVJlc3BvbnNlEmIKDkxpc3RJZGVudGl0aWVzEiQuc3VydmV5YXV0aC52MS5MaXN0SWRlbnRpdGllc1JlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLkxpc3RJZGVudGl0aWVzUmVzcG9uc2UiA5ACAhJWCgpMaXN0R3JhbnRzEiAuc3VydmV5YXV0aC52MS5MaXN0R3JhbnRzUmVxdWVzdBohLnN1cnZleWF1dGgudjEuTGlzdEdyYW50c1Jlc3BvbnNlIgOQAgISWQoLUmV2b2tlR3JhbnQSIS5zdXJ2ZXlhdXRoLnYxLlJldm9rZUdyYW50UmVxdWVzdBoiLnN1cnZleWF1dGgudjEuUmV2b2tlR3JhbnRSZXNwb25zZSIDkAICEmUKD0xpc3RBdWRpdEV2ZW50cxIlLnN1cnZleWF1dGgudjEuTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBomLnN1cnZleWF1dGgudjEuTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp, file_surveyauth_v1_account_service]);
 
 /**
  * A third-party application.
@@ -1026,6 +1026,281 @@ export const GetUserResponseSchema: GenMessage<GetUserResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_admin_service, 25);
 
 /**
+ * A user as another system knew them.
+ *
+ * @generated from message surveyauth.v1.ImportedUser
+ */
+export type ImportedUser = Message<"surveyauth.v1.ImportedUser"> & {
+  /**
+   * The platform's own id of the user; empty for none, and then a username is needed.
+   *
+   * @generated from field: string external_id = 1;
+   */
+  externalId: string;
+
+  /**
+   * Name of the account; empty for none.
+   *
+   * @generated from field: string username = 2;
+   */
+  username: string;
+
+  /**
+   * Nickname; may be empty.
+   *
+   * @generated from field: string nickname = 3;
+   */
+  nickname: string;
+
+  /**
+   * Address of the avatar, https or http; may be empty.
+   *
+   * @generated from field: string avatar = 4;
+   */
+  avatar: string;
+
+  /**
+   * Hash of the password as argon2, bcrypt, scrypt, PBKDF2 (PHC string format, passlib), Django, Spring Security and LDAP write it;
+   * empty for none. One of a fast digest is hashed again.
+   *
+   * @generated from field: string password_hash = 5;
+   */
+  passwordHash: string;
+
+  /**
+   * Whether the user may not sign in.
+   *
+   * @generated from field: bool disabled = 6;
+   */
+  disabled: boolean;
+
+  /**
+   * As whom identity providers know the user.
+   *
+   * @generated from field: repeated surveyauth.v1.ImportedIdentity identities = 7;
+   */
+  identities: ImportedIdentity[];
+
+  /**
+   * When the other system created the user; unset for now.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 8;
+   */
+  createTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message surveyauth.v1.ImportedUser.
+ * Use `create(ImportedUserSchema)` to create a new message.
+ */
+export const ImportedUserSchema: GenMessage<ImportedUser> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 26);
+
+/**
+ * As whom an identity provider knows a user.
+ *
+ * @generated from message surveyauth.v1.ImportedIdentity
+ */
+export type ImportedIdentity = Message<"surveyauth.v1.ImportedIdentity"> & {
+  /**
+   * The provider, by the id that it has in the configuration.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * The person's id there, compared byte for byte.
+   *
+   * @generated from field: string subject = 2;
+   */
+  subject: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.ImportedIdentity.
+ * Use `create(ImportedIdentitySchema)` to create a new message.
+ */
+export const ImportedIdentitySchema: GenMessage<ImportedIdentity> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 27);
+
+/**
+ * Users to import.
+ *
+ * @generated from message surveyauth.v1.ImportUsersRequest
+ */
+export type ImportUsersRequest = Message<"surveyauth.v1.ImportUsersRequest"> & {
+  /**
+   * The users; no two of them with one name, external_id or identity.
+   *
+   * @generated from field: repeated surveyauth.v1.ImportedUser users = 1;
+   */
+  users: ImportedUser[];
+
+  /**
+   * What becomes of those who are there already.
+   *
+   * @generated from field: surveyauth.v1.OnExisting on_existing = 2;
+   */
+  onExisting: OnExisting;
+
+  /**
+   * Whether an update replaces passwords, which ends the sessions of those users.
+   *
+   * @generated from field: bool replace_passwords = 3;
+   */
+  replacePasswords: boolean;
+
+  /**
+   * Whether nothing is stored: the answer says what would be.
+   *
+   * @generated from field: bool dry_run = 4;
+   */
+  dryRun: boolean;
+
+  /**
+   * Whether to take hashes that cost more to compare than a sign-in should.
+   *
+   * @generated from field: bool any_cost = 5;
+   */
+  anyCost: boolean;
+};
+
+/**
+ * Describes the message surveyauth.v1.ImportUsersRequest.
+ * Use `create(ImportUsersRequestSchema)` to create a new message.
+ */
+export const ImportUsersRequestSchema: GenMessage<ImportUsersRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 28);
+
+/**
+ * What has become of one user.
+ *
+ * @generated from message surveyauth.v1.ImportResult
+ */
+export type ImportResult = Message<"surveyauth.v1.ImportResult"> & {
+  /**
+   * What has become of the user.
+   *
+   * @generated from field: surveyauth.v1.ImportOutcome outcome = 1;
+   */
+  outcome: ImportOutcome;
+
+  /**
+   * The user; empty when refused, and for one that a dry run would create.
+   *
+   * @generated from field: string user_id = 2;
+   */
+  userId: string;
+
+  /**
+   * Why the user is refused, for people; else empty. Quotes no password hash.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.ImportResult.
+ * Use `create(ImportResultSchema)` to create a new message.
+ */
+export const ImportResultSchema: GenMessage<ImportResult> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 29);
+
+/**
+ * What has become of the users.
+ *
+ * @generated from message surveyauth.v1.ImportUsersResponse
+ */
+export type ImportUsersResponse = Message<"surveyauth.v1.ImportUsersResponse"> & {
+  /**
+   * One of each, in the order of the request.
+   *
+   * @generated from field: repeated surveyauth.v1.ImportResult results = 1;
+   */
+  results: ImportResult[];
+};
+
+/**
+ * Describes the message surveyauth.v1.ImportUsersResponse.
+ * Use `create(ImportUsersResponseSchema)` to create a new message.
+ */
+export const ImportUsersResponseSchema: GenMessage<ImportUsersResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 30);
+
+/**
+ * Nothing to say.
+ *
+ * @generated from message surveyauth.v1.ListPasswordHashesRequest
+ */
+export type ListPasswordHashesRequest = Message<"surveyauth.v1.ListPasswordHashesRequest"> & {
+};
+
+/**
+ * Describes the message surveyauth.v1.ListPasswordHashesRequest.
+ * Use `create(ListPasswordHashesRequestSchema)` to create a new message.
+ */
+export const ListPasswordHashesRequestSchema: GenMessage<ListPasswordHashesRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 31);
+
+/**
+ * Passwords that are hashed alike.
+ *
+ * @generated from message surveyauth.v1.PasswordHashes
+ */
+export type PasswordHashes = Message<"surveyauth.v1.PasswordHashes"> & {
+  /**
+   * Algorithm and cost, for example `bcrypt cost=12`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * How many users have one.
+   *
+   * @generated from field: int32 users = 2;
+   */
+  users: number;
+
+  /**
+   * Whether new passwords are hashed so.
+   *
+   * @generated from field: bool own = 3;
+   */
+  own: boolean;
+};
+
+/**
+ * Describes the message surveyauth.v1.PasswordHashes.
+ * Use `create(PasswordHashesSchema)` to create a new message.
+ */
+export const PasswordHashesSchema: GenMessage<PasswordHashes> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 32);
+
+/**
+ * How passwords are hashed.
+ *
+ * @generated from message surveyauth.v1.ListPasswordHashesResponse
+ */
+export type ListPasswordHashesResponse = Message<"surveyauth.v1.ListPasswordHashesResponse"> & {
+  /**
+   * Each algorithm and cost that is in use.
+   *
+   * @generated from field: repeated surveyauth.v1.PasswordHashes hashes = 1;
+   */
+  hashes: PasswordHashes[];
+};
+
+/**
+ * Describes the message surveyauth.v1.ListPasswordHashesResponse.
+ * Use `create(ListPasswordHashesResponseSchema)` to create a new message.
+ */
+export const ListPasswordHashesResponseSchema: GenMessage<ListPasswordHashesResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 33);
+
+/**
  * What to change of a user.
  *
  * @generated from message surveyauth.v1.UpdateUserRequest
@@ -1079,7 +1354,7 @@ export type UpdateUserRequest = Message<"surveyauth.v1.UpdateUserRequest"> & {
  * Use `create(UpdateUserRequestSchema)` to create a new message.
  */
 export const UpdateUserRequestSchema: GenMessage<UpdateUserRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 26);
+  messageDesc(file_surveyauth_v1_admin_service, 34);
 
 /**
  * The changed user.
@@ -1100,7 +1375,7 @@ export type UpdateUserResponse = Message<"surveyauth.v1.UpdateUserResponse"> & {
  * Use `create(UpdateUserResponseSchema)` to create a new message.
  */
 export const UpdateUserResponseSchema: GenMessage<UpdateUserResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 27);
+  messageDesc(file_surveyauth_v1_admin_service, 35);
 
 /**
  * Which user, and their new state.
@@ -1142,7 +1417,7 @@ export type SetUserDisabledRequest = Message<"surveyauth.v1.SetUserDisabledReque
  * Use `create(SetUserDisabledRequestSchema)` to create a new message.
  */
 export const SetUserDisabledRequestSchema: GenMessage<SetUserDisabledRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 28);
+  messageDesc(file_surveyauth_v1_admin_service, 36);
 
 /**
  * The changed user.
@@ -1163,7 +1438,7 @@ export type SetUserDisabledResponse = Message<"surveyauth.v1.SetUserDisabledResp
  * Use `create(SetUserDisabledResponseSchema)` to create a new message.
  */
 export const SetUserDisabledResponseSchema: GenMessage<SetUserDisabledResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 29);
+  messageDesc(file_surveyauth_v1_admin_service, 37);
 
 /**
  * A new password.
@@ -1205,7 +1480,7 @@ export type SetUserPasswordRequest = Message<"surveyauth.v1.SetUserPasswordReque
  * Use `create(SetUserPasswordRequestSchema)` to create a new message.
  */
 export const SetUserPasswordRequestSchema: GenMessage<SetUserPasswordRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 30);
+  messageDesc(file_surveyauth_v1_admin_service, 38);
 
 /**
  * Empty.
@@ -1220,7 +1495,7 @@ export type SetUserPasswordResponse = Message<"surveyauth.v1.SetUserPasswordResp
  * Use `create(SetUserPasswordResponseSchema)` to create a new message.
  */
 export const SetUserPasswordResponseSchema: GenMessage<SetUserPasswordResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 31);
+  messageDesc(file_surveyauth_v1_admin_service, 39);
 
 /**
  * Which user.
@@ -1255,7 +1530,7 @@ export type DeleteUserRequest = Message<"surveyauth.v1.DeleteUserRequest"> & {
  * Use `create(DeleteUserRequestSchema)` to create a new message.
  */
 export const DeleteUserRequestSchema: GenMessage<DeleteUserRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 32);
+  messageDesc(file_surveyauth_v1_admin_service, 40);
 
 /**
  * Empty.
@@ -1270,7 +1545,7 @@ export type DeleteUserResponse = Message<"surveyauth.v1.DeleteUserResponse"> & {
  * Use `create(DeleteUserResponseSchema)` to create a new message.
  */
 export const DeleteUserResponseSchema: GenMessage<DeleteUserResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 33);
+  messageDesc(file_surveyauth_v1_admin_service, 41);
 
 /**
  * Whose sessions to end.
@@ -1305,7 +1580,7 @@ export type EndUserSessionsRequest = Message<"surveyauth.v1.EndUserSessionsReque
  * Use `create(EndUserSessionsRequestSchema)` to create a new message.
  */
 export const EndUserSessionsRequestSchema: GenMessage<EndUserSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 34);
+  messageDesc(file_surveyauth_v1_admin_service, 42);
 
 /**
  * What was done.
@@ -1326,7 +1601,7 @@ export type EndUserSessionsResponse = Message<"surveyauth.v1.EndUserSessionsResp
  * Use `create(EndUserSessionsResponseSchema)` to create a new message.
  */
 export const EndUserSessionsResponseSchema: GenMessage<EndUserSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 35);
+  messageDesc(file_surveyauth_v1_admin_service, 43);
 
 /**
  * Whose apps to list.
@@ -1361,7 +1636,7 @@ export type ListUserAppsRequest = Message<"surveyauth.v1.ListUserAppsRequest"> &
  * Use `create(ListUserAppsRequestSchema)` to create a new message.
  */
 export const ListUserAppsRequestSchema: GenMessage<ListUserAppsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 36);
+  messageDesc(file_surveyauth_v1_admin_service, 44);
 
 /**
  * The apps that have a live grant of the user.
@@ -1382,7 +1657,7 @@ export type ListUserAppsResponse = Message<"surveyauth.v1.ListUserAppsResponse">
  * Use `create(ListUserAppsResponseSchema)` to create a new message.
  */
 export const ListUserAppsResponseSchema: GenMessage<ListUserAppsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 37);
+  messageDesc(file_surveyauth_v1_admin_service, 45);
 
 /**
  * An app to disconnect.
@@ -1424,7 +1699,7 @@ export type DisconnectUserAppRequest = Message<"surveyauth.v1.DisconnectUserAppR
  * Use `create(DisconnectUserAppRequestSchema)` to create a new message.
  */
 export const DisconnectUserAppRequestSchema: GenMessage<DisconnectUserAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 38);
+  messageDesc(file_surveyauth_v1_admin_service, 46);
 
 /**
  * Empty.
@@ -1439,7 +1714,7 @@ export type DisconnectUserAppResponse = Message<"surveyauth.v1.DisconnectUserApp
  * Use `create(DisconnectUserAppResponseSchema)` to create a new message.
  */
 export const DisconnectUserAppResponseSchema: GenMessage<DisconnectUserAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 39);
+  messageDesc(file_surveyauth_v1_admin_service, 47);
 
 /**
  * An identity, and whose it is to be.
@@ -1488,7 +1763,7 @@ export type LinkIdentityRequest = Message<"surveyauth.v1.LinkIdentityRequest"> &
  * Use `create(LinkIdentityRequestSchema)` to create a new message.
  */
 export const LinkIdentityRequestSchema: GenMessage<LinkIdentityRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 40);
+  messageDesc(file_surveyauth_v1_admin_service, 48);
 
 /**
  * Empty.
@@ -1503,7 +1778,7 @@ export type LinkIdentityResponse = Message<"surveyauth.v1.LinkIdentityResponse">
  * Use `create(LinkIdentityResponseSchema)` to create a new message.
  */
 export const LinkIdentityResponseSchema: GenMessage<LinkIdentityResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 41);
+  messageDesc(file_surveyauth_v1_admin_service, 49);
 
 /**
  * An identity to take away.
@@ -1531,7 +1806,7 @@ export type UnlinkIdentityRequest = Message<"surveyauth.v1.UnlinkIdentityRequest
  * Use `create(UnlinkIdentityRequestSchema)` to create a new message.
  */
 export const UnlinkIdentityRequestSchema: GenMessage<UnlinkIdentityRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 42);
+  messageDesc(file_surveyauth_v1_admin_service, 50);
 
 /**
  * Whose it was.
@@ -1552,7 +1827,7 @@ export type UnlinkIdentityResponse = Message<"surveyauth.v1.UnlinkIdentityRespon
  * Use `create(UnlinkIdentityResponseSchema)` to create a new message.
  */
 export const UnlinkIdentityResponseSchema: GenMessage<UnlinkIdentityResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 43);
+  messageDesc(file_surveyauth_v1_admin_service, 51);
 
 /**
  * Whose identities to list.
@@ -1587,7 +1862,7 @@ export type ListIdentitiesRequest = Message<"surveyauth.v1.ListIdentitiesRequest
  * Use `create(ListIdentitiesRequestSchema)` to create a new message.
  */
 export const ListIdentitiesRequestSchema: GenMessage<ListIdentitiesRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 44);
+  messageDesc(file_surveyauth_v1_admin_service, 52);
 
 /**
  * The identities of the user.
@@ -1608,7 +1883,7 @@ export type ListIdentitiesResponse = Message<"surveyauth.v1.ListIdentitiesRespon
  * Use `create(ListIdentitiesResponseSchema)` to create a new message.
  */
 export const ListIdentitiesResponseSchema: GenMessage<ListIdentitiesResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 45);
+  messageDesc(file_surveyauth_v1_admin_service, 53);
 
 /**
  * Which grants.
@@ -1664,7 +1939,7 @@ export type ListGrantsRequest = Message<"surveyauth.v1.ListGrantsRequest"> & {
  * Use `create(ListGrantsRequestSchema)` to create a new message.
  */
 export const ListGrantsRequestSchema: GenMessage<ListGrantsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 46);
+  messageDesc(file_surveyauth_v1_admin_service, 54);
 
 /**
  * A page of grants.
@@ -1692,7 +1967,7 @@ export type ListGrantsResponse = Message<"surveyauth.v1.ListGrantsResponse"> & {
  * Use `create(ListGrantsResponseSchema)` to create a new message.
  */
 export const ListGrantsResponseSchema: GenMessage<ListGrantsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 47);
+  messageDesc(file_surveyauth_v1_admin_service, 55);
 
 /**
  * A grant to revoke.
@@ -1713,7 +1988,7 @@ export type RevokeGrantRequest = Message<"surveyauth.v1.RevokeGrantRequest"> & {
  * Use `create(RevokeGrantRequestSchema)` to create a new message.
  */
 export const RevokeGrantRequestSchema: GenMessage<RevokeGrantRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 48);
+  messageDesc(file_surveyauth_v1_admin_service, 56);
 
 /**
  * What was done.
@@ -1734,7 +2009,7 @@ export type RevokeGrantResponse = Message<"surveyauth.v1.RevokeGrantResponse"> &
  * Use `create(RevokeGrantResponseSchema)` to create a new message.
  */
 export const RevokeGrantResponseSchema: GenMessage<RevokeGrantResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 49);
+  messageDesc(file_surveyauth_v1_admin_service, 57);
 
 /**
  * Which events.
@@ -1790,7 +2065,7 @@ export type ListAuditEventsRequest = Message<"surveyauth.v1.ListAuditEventsReque
  * Use `create(ListAuditEventsRequestSchema)` to create a new message.
  */
 export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 50);
+  messageDesc(file_surveyauth_v1_admin_service, 58);
 
 /**
  * A page of events.
@@ -1818,7 +2093,96 @@ export type ListAuditEventsResponse = Message<"surveyauth.v1.ListAuditEventsResp
  * Use `create(ListAuditEventsResponseSchema)` to create a new message.
  */
 export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 51);
+  messageDesc(file_surveyauth_v1_admin_service, 59);
+
+/**
+ * What becomes of a user who is there already, and differs.
+ *
+ * @generated from enum surveyauth.v1.OnExisting
+ */
+export enum OnExisting {
+  /**
+   * Nothing: the user is refused.
+   *
+   * @generated from enum value: ON_EXISTING_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The user is left as they are.
+   *
+   * @generated from enum value: ON_EXISTING_SKIP = 1;
+   */
+  SKIP = 1,
+
+  /**
+   * Nickname and avatar are replaced, identities linked, and who is disabled there is disabled here.
+   *
+   * @generated from enum value: ON_EXISTING_UPDATE = 2;
+   */
+  UPDATE = 2,
+}
+
+/**
+ * Describes the enum surveyauth.v1.OnExisting.
+ */
+export const OnExistingSchema: GenEnum<OnExisting> = /*@__PURE__*/
+  enumDesc(file_surveyauth_v1_admin_service, 0);
+
+/**
+ * What has become of a user.
+ *
+ * @generated from enum surveyauth.v1.ImportOutcome
+ */
+export enum ImportOutcome {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: IMPORT_OUTCOME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * There is a new user.
+   *
+   * @generated from enum value: IMPORT_OUTCOME_CREATED = 1;
+   */
+  CREATED = 1,
+
+  /**
+   * The user was there, and was brought up to date.
+   *
+   * @generated from enum value: IMPORT_OUTCOME_UPDATED = 2;
+   */
+  UPDATED = 2,
+
+  /**
+   * The user was there, and does not differ.
+   *
+   * @generated from enum value: IMPORT_OUTCOME_UNCHANGED = 3;
+   */
+  UNCHANGED = 3,
+
+  /**
+   * The user was there, and was left as they are.
+   *
+   * @generated from enum value: IMPORT_OUTCOME_SKIPPED = 4;
+   */
+  SKIPPED = 4,
+
+  /**
+   * Nothing was stored of the user: see the reason.
+   *
+   * @generated from enum value: IMPORT_OUTCOME_REFUSED = 5;
+   */
+  REFUSED = 5,
+}
+
+/**
+ * Describes the enum surveyauth.v1.ImportOutcome.
+ */
+export const ImportOutcomeSchema: GenEnum<ImportOutcome> = /*@__PURE__*/
+  enumDesc(file_surveyauth_v1_admin_service, 1);
 
 /**
  * Owns apps, secrets and users. A user is named by one of `username`, `user_id` and `external_id` (else INVALID_ARGUMENT); a
@@ -1918,6 +2282,29 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof CreateUserRequestSchema;
     output: typeof CreateUserResponseSchema;
+  },
+  /**
+   * Creates users as another system knew them, with the hashes of their passwords, or brings them up to date: each is taken or
+   * refused by itself, and all that are taken are stored in one transaction. A user is known by the external_id, or else by
+   * the username, and by nothing else; one who is disabled here stays disabled. Safe to retry: a repetition answers UNCHANGED.
+   * Fails with RATE_LIMITED (as CreateUser).
+   *
+   * @generated from rpc surveyauth.v1.AdminService.ImportUsers
+   */
+  importUsers: {
+    methodKind: "unary";
+    input: typeof ImportUsersRequestSchema;
+    output: typeof ImportUsersResponseSchema;
+  },
+  /**
+   * How the passwords of users are hashed, in the order of algorithms and costs. Safe to retry.
+   *
+   * @generated from rpc surveyauth.v1.AdminService.ListPasswordHashes
+   */
+  listPasswordHashes: {
+    methodKind: "unary";
+    input: typeof ListPasswordHashesRequestSchema;
+    output: typeof ListPasswordHashesResponseSchema;
   },
   /**
    * Users in order of username. Safe to retry.

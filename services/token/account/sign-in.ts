@@ -13,13 +13,17 @@ import type { UserRow } from '../store/token-store.js'
 export function signIn(deps: TokenDeps) {
   return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
     const { username, password, source } = request
-    const answer = await deps.passwords.inQueue(({ compare }) =>
+    const startedAt = performance.now()
+    const answer = await deps.passwords.inQueue((hashing) =>
       deps.signInLimiter.counted(username, source, async () => {
         const user = await deps.store.findUser(username)
-        const isRight = await compare(user?.passwordHash || undefined, password)
-        return user && isRight ? startSession(deps, user, request.previousSessionToken, call) : undefined
+        const isRight = await hashing.compare(user?.passwordHash || undefined, password)
+        if (!user || !isRight) return undefined
+        const newPasswordHash = deps.passwords.isOwn(user.passwordHash) ? undefined : await hashing.hash(password)
+        return startSession(deps, { ...user, newPasswordHash }, request.previousSessionToken, call)
       }),
     )
+    await deps.timeFloor.since(startedAt)
     if (!answer) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
     return answer
   }
@@ -28,17 +32,18 @@ export function signIn(deps: TokenDeps) {
 /** undefined when the user has been disabled or given another password meanwhile. */
 async function startSession(
   deps: TokenDeps,
-  { userId, passwordHash }: UserRow,
+  user: UserRow & { readonly newPasswordHash: string | undefined },
   previousSessionToken: string,
   call: Call,
 ): Promise<MessageInitShape<typeof SignInResponseSchema> | undefined> {
+  const { userId, passwordHash, newPasswordHash } = user
   const session = newCredential('session', deps.randomBytes)
   const now = deps.now()
   const expiresAtMs = now + deps.rules.sessionTtlSeconds * 1000
   const previousSessionHash = hashCredential('session', previousSessionToken)
   const { maxSessionsPerUser: maxLive } = deps.rules
   const result = await deps.store.startSession(
-    { sessionHash: session.hash, userId, passwordHash, expiresAtMs, previousSessionHash, maxLive },
+    { sessionHash: session.hash, userId, passwordHash, newPasswordHash, expiresAtMs, previousSessionHash, maxLive },
     now,
     causedBy('user', call),
   )

@@ -24,7 +24,7 @@ const notations: readonly (readonly [RegExp, (parts: Parts) => string | FastDige
 
   // Django: salts are text.
   [/^(?:argon2|bcrypt)(\$.*)$/, ([hash = '']) => hash.replace(/^\$\$/, '$')],
-  [/^bcrypt_sha256\$(\$2[aby]\$.*)$/, ([hash]) => `$wrapped$sha256$password$${hash}`],
+  [/^bcrypt_sha256\$(\$2[aby]\$.*)$/, ([hash]) => `$wrapped$sha256$password${hash}$`],
   [
     /^pbkdf2_(sha1|sha256)\$(\d+)\$([^$]+)\$([^$]+)$/,
     ([digest, i, salt, hash]) => `$pbkdf2-${digest}$i=${i}$${ofText(salt)}$${unpadded(hash)}`,
@@ -133,7 +133,7 @@ async function wrapped(fast: FastDigest, hash: (text: string) => Promise<string>
   const { algorithm, salt, digest } = fast
   if (digest.length !== DIGEST_BYTES[algorithm]) throw new UnusableHash(`a digest of ${algorithm} has another length`)
   const order = salt.length === 0 ? 'password' : fast.order
-  return `$wrapped$${algorithm}$${order}$${unpadded(salt.toString('base64'))}${await hash(digest.toString('hex'))}`
+  return `$wrapped$${algorithm}$${order}${await hash(digest.toString('hex'))}$${unpadded(salt.toString('base64'))}`
 }
 
 function unpadded(base64 = ''): string {

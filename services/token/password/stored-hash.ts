@@ -6,6 +6,8 @@ import { inThread } from './threads.js'
 export interface StoredHash {
   /** Algorithm and cost: comparing with hashes of one kind takes the same time. */
   readonly kind: string
+  /** The text that hashes of its kind begin with, and no others. */
+  readonly beginning: string
   /** What comparing takes more of than a sign-in may, if it does. */
   readonly excess: string | undefined
   matches(password: string): Promise<boolean>
@@ -19,15 +21,15 @@ const BASE64 = '([A-Za-z0-9+/]*)'
 
 interface Notation {
   readonly pattern: RegExp
-  read(parts: readonly string[], text: string): StoredHash
+  read(parts: readonly string[], text: string): Omit<StoredHash, 'beginning'> & Partial<StoredHash>
 }
 
 const notations: readonly Notation[] = [
   {
     pattern:
-      /^\$(argon2(?:id|i|d))\$(?:v=(?:16|19)\$)?m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}$/,
-    read: ([algorithm, memory, passes, lanes], text) => ({
-      kind: `${algorithm} m=${memory},t=${passes},p=${lanes}`,
+      /^\$(argon2(?:id|i|d))\$(?:v=(16|19)\$)?m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}$/,
+    read: ([algorithm, version = 16, memory, passes, lanes], text) => ({
+      kind: `${algorithm} v=${version},m=${memory},t=${passes},p=${lanes}`,
       excess: excessOf({
         'MiB of memory': { is: Number(memory) / 1024, atLeast: Number(lanes) / 128, atMost: 128 },
         passes: { is: Number(passes), atMost: 16 },
@@ -37,9 +39,9 @@ const notations: readonly Notation[] = [
     }),
   },
   {
-    pattern: /^\$2[abxy]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}$/,
-    read: ([cost], text) => ({
-      kind: `bcrypt cost=${Number(cost)}`,
+    pattern: /^\$(2[abxy])\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}$/,
+    read: ([version, cost], text) => ({
+      kind: `bcrypt ${version} cost=${Number(cost)}`,
       excess: excessOf({ rounds: { is: 2 ** Number(cost), atMost: 2 ** 13 } }),
       matches: (password) => inThread('bcryptVerify', password, text),
     }),
@@ -85,12 +87,13 @@ const notations: readonly Notation[] = [
   },
   {
     pattern: RegExp(
-      `^\\$wrapped\\$(md5|sha1|sha256|sha512)\\$(password|salt\\+password|password\\+salt)\\$${BASE64}(\\$.+)$`,
+      `^\\$wrapped\\$(md5|sha1|sha256|sha512)\\$(password|salt\\+password|password\\+salt)(\\$.+)\\$${BASE64}$`,
     ),
-    read([algorithm = '', order, salt, rest = '']) {
-      const inner = readStoredHash(rest)
+    read([algorithm = '', order = '', wrapping = '', salt]) {
+      const inner = readStoredHash(wrapping)
       return {
         kind: `${algorithm} in ${inner.kind}`,
+        beginning: `$wrapped$${algorithm}$${order}${inner.beginning}`,
         excess: inner.excess,
         matches: (password) => inner.matches(fastDigest(algorithm, order, bytes(salt), password)),
       }
@@ -102,9 +105,15 @@ const notations: readonly Notation[] = [
 export function readStoredHash(text: string): StoredHash {
   for (const { pattern, read } of notations) {
     const parts = pattern.exec(text)
-    if (parts) return read(parts.slice(1), text)
+    if (parts) return { beginning: beginningOf(text), ...read(parts.slice(1), text) }
   }
   throw new UnusableHash('the password hash is in no notation that can be compared')
+}
+
+/** All but salt and digest, which are two parts, or one in bcrypt's. */
+function beginningOf(text: string): string {
+  const parts = text.split('$')
+  return `${parts.slice(0, parts[1]?.startsWith('2') ? -1 : -2).join('$')}$`
 }
 
 /** The message says what is wrong with the hash and does not contain it. */

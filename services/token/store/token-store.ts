@@ -16,6 +16,7 @@
 //   PageOf describes.
 
 import type { IssuingVerdict, ReplayEffect } from '../../protocol/codes.js'
+import type { ImportedUser, ImportRules, ImportVerdict } from '../../protocol/imported-users.js'
 import type { TokenTerms } from '../../protocol/refresh.js'
 import type { DecisionVerdict, ReturnedSignIn, ReturnVerdict } from '../../protocol/sign-in-requests.js'
 import type { Cause } from '../../storage/cause.js'
@@ -52,6 +53,9 @@ export interface AppRow {
 }
 
 export type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>
+
+/** Behind every password hash that begins so: they are of ASCII without `~`. */
+export const behindAll = (beginning: string) => `${beginning}~`
 
 /** The columns that differ, as the note of the event lists them. */
 export function changedColumns(before: AppRow, after: AppRow): string[] {
@@ -419,10 +423,21 @@ export interface TokenStore extends CleanUps {
   // -- Users and sessions --------------------------------------------------------------------------------------------
 
   createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken' | 'external_id_taken'>
+  /** As judgeImport says of each, in one transaction. They are of different users, and have different names and identities. */
+  importUsers(
+    users: readonly ImportedUser[],
+    rules: ImportRules,
+    now: number,
+    cause: Cause,
+  ): Promise<readonly ImportVerdict[]>
   findUser(username: string): Promise<UserRow | undefined>
   findUserById(userId: string): Promise<UserRow | undefined>
   /** undefined for an empty one, which nobody has. */
   findUserByExternalId(externalId: string): Promise<UserRow | undefined>
+  /** The first password hash behind this text, byte by byte. */
+  findPasswordHash(behind: string): Promise<string | undefined>
+  /** How many users have a password hash that begins with this. */
+  countPasswordHashes(beginning: string): Promise<number>
   /** Whether a user has or had this id: a deleted user keeps it. */
   isUserId(userId: string): Promise<boolean>
   /** Ascending by username. */
@@ -465,6 +480,8 @@ export interface TokenStore extends CleanUps {
       readonly sessionHash: Hash
       readonly userId: string
       readonly passwordHash: string
+      /** Of the same password, to be stored in place of that one; undefined to keep it. */
+      readonly newPasswordHash?: string | undefined
       readonly expiresAtMs: number
       readonly previousSessionHash: Hash | undefined
       readonly maxLive: number

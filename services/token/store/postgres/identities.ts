@@ -1,5 +1,6 @@
-import type { Database, Statement } from '../../../storage/postgres/transaction.js'
-import { type IdentityRow, noteOnIdentity, type TokenStore } from '../token-store.js'
+import type { Cause } from '../../../storage/cause.js'
+import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
+import { type Identity, type IdentityRow, noteOnIdentity, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockUser } from './users.js'
 
@@ -30,6 +31,19 @@ const listIdentities: Statement = {
     FROM identities WHERE user_id = $1 ORDER BY provider, subject`,
 }
 
+/** Of an identity that is nobody's, or a deleted user's. As writeNewUser, where another has linked it meanwhile. */
+export function writeIdentity(
+  transaction: Transaction,
+  audit: Audit,
+  { provider, subject, userId }: Identity & { readonly userId: string },
+  now: number,
+  cause: Cause,
+): void {
+  transaction.write(deleteIdentity, [provider, subject])
+  transaction.write(insertIdentity, [provider, subject, userId, now])
+  audit.write(transaction, now, cause, { kind: 'identity.linked', userId, note: noteOnIdentity({ provider, subject }) })
+}
+
 export function createIdentityMethods(database: Database, audit: Audit): IdentityMethods {
   return {
     linkIdentity(identity, userId, now, cause) {
@@ -42,9 +56,7 @@ export function createIdentityMethods(database: Database, audit: Audit): Identit
         if (!user) return 'not_found'
         if (owner?.userId === userId) return 'already_linked'
         if (owner && !owner.isDeleted) return 'taken'
-        if (owner) transaction.write(deleteIdentity, [provider, subject])
-        transaction.write(insertIdentity, [provider, subject, userId, now]) // as insertUser, where another has linked it meanwhile
-        audit.write(transaction, now, cause, { kind: 'identity.linked', userId, note: noteOnIdentity(identity) })
+        writeIdentity(transaction, audit, { provider, subject, userId }, now, cause)
         return 'linked'
       })
     },

@@ -9,6 +9,7 @@ import { Audit, createAuditMethods } from './audit.js'
 import { createCodeMethods } from './codes.js'
 import { createGrantMethods } from './grants.js'
 import { createIdentityMethods } from './identities.js'
+import { createImportMethods } from './imports.js'
 import { createRequestCountMethods } from './request-counts.js'
 import { tokenSchema } from './schema.js'
 import { createSecretMethods } from './secrets.js'
@@ -28,6 +29,7 @@ export async function openPostgresTokenStore(options: PoolOptions): Promise<Toke
     ...createSecretMethods(database, audit),
     ...createUserMethods(database, audit),
     ...createIdentityMethods(database, audit),
+    ...createImportMethods(database, audit),
     ...createSessionMethods(database, audit),
     ...createSignInMethods(database, audit),
     ...createCodeMethods(database, audit),

@@ -31,13 +31,14 @@ CREATE TABLE users (
   external_id text COLLATE "C" NOT NULL, -- empty for none
   nickname text NOT NULL,
   avatar text NOT NULL,
-  password_hash text NOT NULL, -- empty for none
+  password_hash text COLLATE "C" NOT NULL, -- empty for none
   is_disabled boolean NOT NULL,
   is_deleted boolean NOT NULL,
   created_at_ms bigint NOT NULL,
   CONSTRAINT users_by_username UNIQUE (username)
 );
 CREATE UNIQUE INDEX users_by_external_id ON users (external_id) WHERE external_id <> '';
+CREATE INDEX users_by_password_hash ON users (password_hash) WHERE password_hash <> '';
 
 CREATE TABLE identities (
   provider text COLLATE "C" NOT NULL,

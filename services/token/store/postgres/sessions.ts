@@ -4,7 +4,7 @@ import type { Database, Statement, Transaction } from '../../../storage/postgres
 import type { Hash, SessionRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockUnchangedUser } from './locks.js'
-import { lockUser } from './users.js'
+import { lockUser, setUserPassword } from './users.js'
 
 type SessionMethods = Pick<TokenStore, 'startSession' | 'findSession' | 'touchSession' | 'endSession' | 'endSessions'>
 
@@ -91,8 +91,9 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
   return {
     startSession(session, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { userId, passwordHash } = session
+        const { userId, passwordHash, newPasswordHash } = session
         if (!(await transaction.askOne(lockUnchangedUser, [userId, passwordHash]))) return 'refused'
+        if (newPasswordHash) transaction.write(setUserPassword, [userId, newPasswordHash])
         await beginSession(transaction, audit, session, now, cause, 'by password')
         return 'started'
       })

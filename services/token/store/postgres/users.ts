@@ -4,6 +4,7 @@ import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement, Transaction, Value } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import {
+  behindAll,
   changedOfUser,
   noteOnUser,
   placeholderName,
@@ -21,6 +22,8 @@ type UserMethods = Pick<
   | 'findUser'
   | 'findUserById'
   | 'findUserByExternalId'
+  | 'findPasswordHash'
+  | 'countPasswordHashes'
   | 'isUserId'
   | 'listUsers'
   | 'updateUser'
@@ -29,11 +32,11 @@ type UserMethods = Pick<
   | 'deleteUser'
 >
 
-const USER = `user_id AS "userId", username, external_id AS "externalId", nickname, avatar, password_hash AS "passwordHash",
+export const USER = `user_id AS "userId", username, external_id AS "externalId", nickname, avatar, password_hash AS "passwordHash",
   is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
 
 /** SQL: not deleted. */
-const IS_THERE = 'NOT is_deleted'
+export const IS_THERE = 'NOT is_deleted'
 
 export const insertUser: Statement = {
   name: 'insert_user',
@@ -59,6 +62,19 @@ const findUserById: Statement = {
 }
 /** By the index users_by_username, as is the next one. */
 const findUser: Statement = { name: 'find_user', text: `SELECT ${USER} FROM users WHERE username = $1 AND ${IS_THERE}` }
+/** By the index users_by_password_hash, as is the next one. */
+const findPasswordHash: Statement = {
+  name: 'find_password_hash',
+  text: `
+    SELECT password_hash AS "passwordHash" FROM users WHERE password_hash > $1 AND password_hash <> ''
+    ORDER BY password_hash LIMIT 1`,
+}
+const countPasswordHashes: Statement = {
+  name: 'count_password_hashes',
+  text: `
+    SELECT count(*)::int AS count FROM users
+    WHERE password_hash >= $1 AND password_hash < $2 AND password_hash <> ''`,
+}
 const listUsers: Statement = {
   name: 'list_users',
   text: `SELECT ${USER} FROM users WHERE username > $1 AND ${IS_THERE} ORDER BY username LIMIT $2`,
@@ -75,7 +91,7 @@ const setUserDisabled: Statement = {
   name: 'set_user_disabled',
   text: 'UPDATE users SET is_disabled = $2 WHERE user_id = $1',
 }
-const setUserPassword: Statement = {
+export const setUserPassword: Statement = {
   name: 'set_user_password',
   text: 'UPDATE users SET password_hash = $2 WHERE user_id = $1',
 }
@@ -123,16 +139,61 @@ export async function changeUser(
   const before = await transaction.askOne<UserRow>(lockUser, [userId])
   if (!before) return undefined
   const after = { ...before, ...change }
-  const changed = changedOfUser(before, after)
-  if (changed.length === 0) return before
-  const { externalId, nickname, avatar } = after
+  if (changedOfUser(before, after).length === 0) return before
+  const { externalId } = after
   if (externalId !== before.externalId) {
     if (await transaction.askOne(findUserByExternalId, [externalId])) return 'external_id_taken'
     transaction.write(takeExternalIdFromDeleted, [externalId])
   }
-  transaction.write(updateUser, [userId, externalId, nickname, avatar])
-  audit.write(transaction, now, cause, { kind: 'user.updated', userId, note: changed.join(', ') })
+  writeProfile(transaction, audit, { before, after }, now, cause)
   return after
+}
+
+/** Of a user whose name and external_id are free. Fails if they no longer are, and then the transaction is repeated. */
+export function writeNewUser(transaction: Transaction, audit: Audit, user: UserRow, cause: Cause): void {
+  const { userId, externalId, createdAtMs } = user
+  transaction.write(takeExternalIdFromDeleted, [externalId])
+  transaction.write(insertUser, valuesOfUser(user))
+  audit.write(transaction, createdAtMs, cause, { kind: 'user.created', userId, note: noteOnUser(user) })
+}
+
+/** Of a user who is locked and enabled. */
+export function writeDisabled(transaction: Transaction, audit: Audit, userId: string, now: number, cause: Cause): void {
+  transaction.write(setUserDisabled, [userId, true])
+  endSessionsAndCodes(transaction, userId, now)
+  audit.write(transaction, now, cause, { kind: 'user.disabled', userId })
+}
+
+/** Of a user who is locked. */
+export function writePassword(
+  transaction: Transaction,
+  audit: Audit,
+  { userId, passwordHash }: Pick<UserRow, 'userId' | 'passwordHash'>,
+  now: number,
+  cause: Cause,
+): void {
+  transaction.write(setUserPassword, [userId, passwordHash])
+  endSessionsAndCodes(transaction, userId, now)
+  audit.write(transaction, now, cause, { kind: 'user.password_set', userId })
+}
+
+/** Of a user who is locked, whose row becomes `after`; its external_id is free. */
+export function writeProfile(
+  transaction: Transaction,
+  audit: Audit,
+  { before, after }: { readonly before: UserRow; readonly after: UserRow },
+  now: number,
+  cause: Cause,
+): void {
+  const { userId, externalId, nickname, avatar } = after
+  transaction.write(updateUser, [userId, externalId, nickname, avatar])
+  const note = changedOfUser(before, after).join(', ')
+  audit.write(transaction, now, cause, { kind: 'user.updated', userId, note })
+}
+
+function endSessionsAndCodes(transaction: Transaction, userId: string, now: number): void {
+  transaction.write(deleteSessionsOfUser, [userId])
+  transaction.write(endCodesOfUser, [userId, now - MAX_CODE_TTL_MS])
 }
 
 export function createUserMethods(database: Database, audit: Audit): UserMethods {
@@ -141,16 +202,13 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
   return {
     createUser(user, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { userId, username, externalId, createdAtMs } = user
         const [ofName, ofExternalId] = await Promise.all([
-          transaction.askOne(findUser, [username]),
-          transaction.askOne(findUserByExternalId, [externalId]),
+          transaction.askOne(findUser, [user.username]),
+          transaction.askOne(findUserByExternalId, [user.externalId]),
         ])
         if (ofName) return 'username_taken'
         if (ofExternalId) return 'external_id_taken'
-        transaction.write(takeExternalIdFromDeleted, [externalId])
-        transaction.write(insertUser, valuesOfUser(user)) // fails if another has been created meanwhile, and then all of this is repeated
-        audit.write(transaction, createdAtMs, cause, { kind: 'user.created', userId, note: noteOnUser(user) })
+        writeNewUser(transaction, audit, user, cause)
         return 'created'
       })
     },
@@ -163,6 +221,15 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
 
     async findUserByExternalId(externalId) {
       return (await database.read<UserRow>(findUserByExternalId, [externalId]))[0]
+    },
+
+    async findPasswordHash(behind) {
+      return (await database.read<UserRow>(findPasswordHash, [behind]))[0]?.passwordHash
+    },
+
+    async countPasswordHashes(beginning) {
+      const [row] = await database.read<{ count: number }>(countPasswordHashes, [beginning, behindAll(beginning)])
+      return row?.count ?? 0
     },
 
     async isUserId(userId) {
@@ -184,12 +251,11 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         // Waits for the redemptions, mintings and sign-ins in progress, which hold the row too.
         const before = await transaction.askOne<UserRow>(lockUser, [userId])
         if (!before || before.isDisabled === isDisabled) return before
-        transaction.write(setUserDisabled, [userId, isDisabled])
-        if (isDisabled) {
-          transaction.write(deleteSessionsOfUser, [userId])
-          transaction.write(endCodesOfUser, [userId, now - MAX_CODE_TTL_MS])
+        if (isDisabled) writeDisabled(transaction, audit, userId, now, cause)
+        else {
+          transaction.write(setUserDisabled, [userId, false])
+          audit.write(transaction, now, cause, { kind: 'user.enabled', userId })
         }
-        audit.write(transaction, now, cause, { kind: isDisabled ? 'user.disabled' : 'user.enabled', userId })
         return { ...before, isDisabled }
       })
     },
@@ -197,10 +263,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     setUserPassword(userId, passwordHash, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
         if (!(await transaction.askOne<UserRow>(lockUser, [userId]))) return false
-        transaction.write(setUserPassword, [userId, passwordHash])
-        transaction.write(deleteSessionsOfUser, [userId])
-        transaction.write(endCodesOfUser, [userId, now - MAX_CODE_TTL_MS])
-        audit.write(transaction, now, cause, { kind: 'user.password_set', userId })
+        writePassword(transaction, audit, { userId, passwordHash }, now, cause)
         return true
       })
     },

@@ -14,16 +14,34 @@ export function identityReads(db: Connection) {
   }
 }
 
+interface Owner {
+  readonly userId: string
+  readonly isDeleted: number
+}
+
+function findOwnerStatement(db: Connection) {
+  return db.prepare<[string, string], Owner>(
+    // Primary keys of both tables.
+    `SELECT u.user_id AS userId, u.is_deleted AS isDeleted FROM identities i JOIN users u ON u.user_id = i.user_id
+     WHERE i.provider = ? AND i.subject = ?`,
+  )
+}
+
+/** The user, who is not deleted, whose identity it is. */
+export function ownerFinder(db: Connection) {
+  const find = findOwnerStatement(db)
+  return ({ provider, subject }: Identity): string | undefined => {
+    const owner = find.get(provider, subject)
+    return owner?.isDeleted === 0 ? owner.userId : undefined
+  }
+}
+
 export function identityWrites(
   db: Connection,
   record: RecordEvent,
   findUserById: (userId: string) => UserRow | undefined,
 ) {
-  const findOwner = db.prepare<[string, string], { userId: string; isDeleted: number }>(
-    // Primary keys of both tables.
-    `SELECT u.user_id AS userId, u.is_deleted AS isDeleted FROM identities i JOIN users u ON u.user_id = i.user_id
-     WHERE i.provider = ? AND i.subject = ?`,
-  )
+  const findOwner = findOwnerStatement(db)
   const put = db.prepare<[Identity & { userId: string; now: number }]>(
     // Primary key.
     `INSERT OR REPLACE INTO identities (provider, subject, user_id, created_at_ms, last_used_at_ms)

@@ -45,6 +45,7 @@ export const tokenSchema: Schema = {
         ) STRICT, WITHOUT ROWID;
         CREATE UNIQUE INDEX users_by_username ON users (username);
         CREATE UNIQUE INDEX users_by_external_id ON users (external_id) WHERE external_id <> '';
+        CREATE INDEX users_by_password_hash ON users (password_hash) WHERE password_hash <> '';
 
         CREATE TABLE identities (
           provider        TEXT    NOT NULL,

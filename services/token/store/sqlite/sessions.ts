@@ -41,6 +41,10 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     `SELECT session_hash AS sessionHash, started_at_ms AS beganAtMs, expires_at_ms AS expiresAtMs FROM sessions
      WHERE (SELECT count(*) FROM sessions WHERE user_id = :userId) >= :max AND user_id = :userId`,
   )
+  const setHash = db.prepare<[string, string]>(
+    // Primary key.
+    'UPDATE users SET password_hash = ? WHERE user_id = ?',
+  )
   const touch = db.prepare<[{ sessionHash: Hash; now: number }]>(
     // Primary key.
     'UPDATE sessions SET last_seen_at_ms = :now WHERE session_hash = :sessionHash AND last_seen_at_ms < :now',
@@ -75,6 +79,7 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
 
     startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
       if (!isUnchangedUser(session.userId, session.passwordHash)) return 'refused'
+      if (session.newPasswordHash) setHash.run(session.newPasswordHash, session.userId)
       begin(session, now, cause, 'by password')
       return 'started'
     },

@@ -12,6 +12,7 @@ import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
 import { grantCompleter, grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
 import { identityReads, identityWrites } from './identities.js'
+import { importWrites } from './imports.js'
 import { KeptTokens } from './kept-tokens.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
@@ -58,6 +59,8 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit): Tok
     findUser: reading(db, reads.findUser),
     findUserById: reading(db, reads.findUserById),
     findUserByExternalId: reading(db, reads.findUserByExternalId),
+    findPasswordHash: reading(db, reads.findPasswordHash),
+    countPasswordHashes: reading(db, reads.countPasswordHashes),
     isUserId: reading(db, reads.isUserId),
     listUsers: reading(db, reads.listUsers),
     updateUser: causedWriting(writer, writes.updateUser),
@@ -65,6 +68,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit): Tok
     setUserPassword: causedWriting(writer, writes.setUserPassword),
     deleteUser: causedWriting(writer, writes.deleteUser),
     linkIdentity: causedWriting(writer, writes.linkIdentity),
+    importUsers: causedWriting(writer, writes.importUsers),
     unlinkIdentity: causedWriting(writer, writes.unlinkIdentity),
     listIdentities: reading(db, reads.listIdentities),
     endSessions: causedWriting(writer, writes.endSessions),
@@ -141,6 +145,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptTokens) {
     ...identities,
     ...sessions,
     ...signInWrites(db, record, { findUserById, ...users, ...identities, ...sessions }),
+    ...importWrites(db, { ...users, ...identities }),
     ...codeWrites(db, { record, findAuthentication, isOpenSession, completeGrant, endGrant }),
     ...tokenWrites(db, { record, findAuthentication }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),

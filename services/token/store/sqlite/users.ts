@@ -1,7 +1,15 @@
 import type { Cause } from '../../../storage/cause.js'
 import { cutPage, type Page, type PageOf } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
-import { changedOfUser, noteOnUser, placeholderName, REMAINS, type UserChange, type UserRow } from '../token-store.js'
+import {
+  behindAll,
+  changedOfUser,
+  noteOnUser,
+  placeholderName,
+  REMAINS,
+  type UserChange,
+  type UserRow,
+} from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 
 /** UserRow with 0 and 1 for false and true. */
@@ -40,12 +48,26 @@ export function userReads(db: Connection) {
     // Index users_by_username.
     `SELECT ${COLUMNS} FROM users WHERE username > ? AND ${IS_THERE} ORDER BY username LIMIT ?`,
   )
+  const firstHash = db
+    .prepare<[string], string>(
+      // Index users_by_password_hash.
+      "SELECT password_hash FROM users WHERE password_hash > ? AND password_hash <> '' ORDER BY password_hash LIMIT 1",
+    )
+    .pluck()
+  const countHashes = db
+    .prepare<[string, string], number>(
+      // Index users_by_password_hash.
+      "SELECT count(*) FROM users WHERE password_hash >= ? AND password_hash < ? AND password_hash <> ''",
+    )
+    .pluck()
   const findId = db.prepare<[string], 1>(
     // Primary key.
     'SELECT 1 FROM users WHERE user_id = ?',
   )
   return {
     ...userFinders(db),
+    findPasswordHash: (behind: string) => firstHash.get(behind),
+    countPasswordHashes: (beginning: string) => countHashes.get(beginning, behindAll(beginning)) ?? 0,
     isUserId: (userId: string) => findId.get(userId) !== undefined,
     listUsers(page: PageOf): Page<UserRow> {
       const rows = list.all(page.after ?? '', page.limit + 1).map((record) => toUser(record))

@@ -1,0 +1,290 @@
+// Sends the accounts in a file to AdminService.ImportUsers, and says what has become of them.
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import path from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { create } from '@bufbuild/protobuf'
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import { Code, ConnectError } from '@connectrpc/connect'
+import {
+  type ImportedUser,
+  ImportedUserSchema,
+  ImportOutcome,
+  type ImportResult,
+  OnExisting,
+} from '../../gen/surveyauth/v1/admin_service_pb.js'
+import type { Json } from '../commands/command.js'
+import { asOperator, type Operator } from '../compose/operator.js'
+import { isOfSystem, unreadable, unwritable } from '../error-code.js'
+import { CommandError, EXIT } from '../exit.js'
+import { message, printRow } from '../output.js'
+import { type Account, readAccount } from './account.js'
+import { type Convert, fromAuth0, fromFirebase, fromKeycloak, readFirebaseParameters } from './converters.js'
+import { csvRows, jsonDocument, jsonLines, open, type RecordRead, UnreadableRecords } from './records.js'
+
+export interface ImportOptions extends Json {
+  readonly format?: 'ndjson' | 'csv'
+  readonly convert?: 'keycloak' | 'auth0' | 'firebase'
+  readonly firebaseParameters?: string
+  readonly onExisting: keyof typeof ON_EXISTING
+  readonly replacePasswords?: true
+  readonly allowCost?: true
+  readonly dryRun?: true
+  readonly from: number
+  readonly report?: string
+}
+
+const ON_EXISTING = { fail: OnExisting.UNSPECIFIED, skip: OnExisting.SKIP, update: OnExisting.UPDATE } as const
+const OUTCOMES = {
+  [ImportOutcome.UNSPECIFIED]: 'refused',
+  [ImportOutcome.CREATED]: 'created',
+  [ImportOutcome.UPDATED]: 'updated',
+  [ImportOutcome.UNCHANGED]: 'unchanged',
+  [ImportOutcome.SKIPPED]: 'skipped',
+  [ImportOutcome.REFUSED]: 'refused',
+} as const
+
+/** Users of one call, which is one transaction: the contract's bound, ImportUsersRequest.users. */
+const MAX_BATCH = 200
+/** Refused records that are shown without a report. */
+const MAX_SHOWN = 10
+const PROGRESS_EVERY_MS = 200
+/** How often a call is sent again while all hashing threads are taken. */
+const MAX_ATTEMPTS = 60
+
+interface Tally {
+  read: number
+  created: number
+  updated: number
+  unchanged: number
+  skipped: number
+  refused: number
+}
+
+export async function importAccounts(file: string, options: ImportOptions): Promise<void> {
+  const tally: Tally = { read: 0, created: 0, updated: 0, unchanged: 0, skipped: 0, refused: 0 }
+  const batches = inBatches(records(file, options), options.from)
+  let batch = await nextOf(batches, file) // before a database is made for nothing
+  const refusals = new Refusals(options.report)
+  const interruption = noticeInterruption()
+  const progress = new Progress(tally)
+  let nextLine = options.from
+  try {
+    await asOperator(
+      async ({ admin }) => {
+        for (; batch && !interruption.aborted; batch = await nextOf(batches, file)) {
+          await storeBatch(admin, batch, options, tally, refusals)
+          nextLine = (batch.at(-1)?.line ?? nextLine) + 1
+          progress.show()
+        }
+      },
+      { creates: true },
+    )
+  } catch (error) {
+    progress.end()
+    if (nextLine > options.from) message(`stored up to here: go on with --from ${nextLine}`)
+    throw error
+  } finally {
+    progress.end()
+    await refusals.end()
+  }
+  say(tally, options, refusals)
+  if (!interruption.aborted) return
+  throw new CommandError(`interrupted; go on with --from ${nextLine}`)
+}
+
+function say(tally: Tally, { json, dryRun, report }: ImportOptions, refusals: Refusals): void {
+  printRow({ ...tally, dry_run: dryRun === true }, { json })
+  for (const { line, reason } of refusals.shown) message(`line ${line}: ${reason}`)
+  const more = tally.refused - refusals.shown.length
+  if (more > 0 && report === undefined) message(`… and ${more} more; --report FILE writes them all`)
+  if (dryRun) message('nothing is stored: this was a dry run')
+  if (tally.refused > 0) process.exitCode = EXIT.partial
+}
+
+/** undefined at the end. @throws CommandError when the file cannot be read */
+async function nextOf(batches: AsyncGenerator<readonly ReadAccount[]>, file: string) {
+  try {
+    const { value, done } = await batches.next()
+    return done ? undefined : value
+  } catch (error) {
+    if (isOfSystem(error)) throw new CommandError(unreadable(file, error))
+    throw error instanceof UnreadableRecords ? new CommandError(`cannot read ${file}: ${error.message}`) : error
+  }
+}
+
+/** Aborted by the first signal, so that the call under way is finished; the second one ends the process. */
+function noticeInterruption(): AbortSignal {
+  const controller = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => controller.abort())
+  return controller.signal
+}
+
+/** @throws CommandError when the options contradict each other */
+function records(file: string, { format, convert, firebaseParameters }: ImportOptions): AsyncGenerator<ReadAccount> {
+  if ((convert === 'firebase') !== (firebaseParameters !== undefined)) {
+    throw new CommandError('--convert firebase and --firebase-parameters go together', EXIT.usage)
+  }
+  const input = open(file)
+  if (convert === 'auth0') return accounts(jsonLines(input), fromAuth0)
+  if (convert === 'keycloak') return accounts(jsonDocument(input), fromKeycloak)
+  if (firebaseParameters !== undefined)
+    return accounts(jsonDocument(input), fromFirebase(parametersIn(firebaseParameters)))
+  const isCsv = format === undefined ? path.extname(file).toLowerCase() === '.csv' : format === 'csv'
+  return accounts(isCsv ? csvRows(input) : jsonLines(input), (record) => record as Account)
+}
+
+function parametersIn(file: string) {
+  try {
+    return readFirebaseParameters(file)
+  } catch (error) {
+    throw new CommandError(isOfSystem(error) ? unreadable(file, error) : (error as Error).message)
+  }
+}
+
+interface ReadAccount {
+  readonly line: number
+  readonly read: Account | { readonly fault: string }
+}
+
+async function* accounts(all: AsyncGenerator<RecordRead>, convert: Convert): AsyncGenerator<ReadAccount> {
+  for await (const { line, read } of all) {
+    yield { line, read: 'fault' in read ? read : account(read.value, convert) }
+  }
+}
+
+function account(value: unknown, convert: Convert): ReadAccount['read'] {
+  try {
+    return readAccount(convert(value))
+  } catch (error) {
+    return { fault: (error as Error).message }
+  }
+}
+
+async function* inBatches(all: AsyncGenerator<ReadAccount>, from: number): AsyncGenerator<readonly ReadAccount[]> {
+  let batch: ReadAccount[] = []
+  for await (const one of all) {
+    if (one.line < from) continue
+    batch.push(one)
+    if (batch.length < MAX_BATCH) continue
+    yield batch
+    batch = []
+  }
+  if (batch.length > 0) yield batch
+}
+
+async function storeBatch(
+  admin: Operator['admin'],
+  batch: readonly ReadAccount[],
+  options: ImportOptions,
+  tally: Tally,
+  refusals: Refusals,
+): Promise<void> {
+  const users = batch.flatMap(({ read }) => ('fault' in read ? [] : [toMessage(read)]))
+  const results = users.length === 0 ? [] : await sent(admin, users, options)
+  let next = 0
+  for (const { line, read } of batch) {
+    const result = 'fault' in read ? undefined : results[next++]
+    const outcome = result ? OUTCOMES[result.outcome] : 'refused'
+    tally.read += 1
+    tally[outcome] += 1
+    if ('fault' in read) refusals.add({ line, reason: read.fault })
+    else if (outcome === 'refused') refusals.add({ line, reason: result?.reason ?? '', ...keysOf(read) })
+  }
+  await refusals.written()
+}
+
+/** Waits while sign-ins take all hashing threads. */
+async function sent(
+  admin: Operator['admin'],
+  users: ImportedUser[],
+  options: ImportOptions,
+): Promise<readonly ImportResult[]> {
+  const request = {
+    users,
+    onExisting: ON_EXISTING[options.onExisting],
+    replacePasswords: options.replacePasswords === true,
+    dryRun: options.dryRun === true,
+    anyCost: options.allowCost === true,
+  }
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return (await admin.importUsers(request)).results
+    } catch (error) {
+      const isCrowded = error instanceof ConnectError && error.code === Code.ResourceExhausted
+      if (!isCrowded || attempt === MAX_ATTEMPTS) throw error
+      await setTimeout(1_000)
+    }
+  }
+}
+
+function toMessage(account: Account): ImportedUser {
+  const { external_id: externalId = '', username = '', nickname, avatar, password_hash: passwordHash = '' } = account
+  return create(ImportedUserSchema, {
+    externalId,
+    username,
+    nickname,
+    avatar,
+    passwordHash,
+    disabled: account.disabled,
+    identities: account.identities,
+    ...(account.created_at !== undefined && { createTime: timestampFromMs(Date.parse(account.created_at)) }),
+  })
+}
+
+function keysOf({ external_id, username }: Account) {
+  return { ...(external_id !== undefined && { external_id }), ...(username !== undefined && { username }) }
+}
+
+interface Refusal {
+  readonly line: number
+  readonly reason: string
+}
+
+/** The first few for the terminal, all for the report. */
+class Refusals {
+  readonly shown: Refusal[] = []
+  readonly #report
+
+  constructor(file: string | undefined) {
+    if (file === undefined) return
+    this.#report = createWriteStream(file, { mode: 0o600 })
+    this.#report.on('error', (error) => {
+      throw new CommandError(unwritable(file, error))
+    })
+  }
+
+  add(refusal: Refusal): void {
+    if (this.#report) this.#report.write(`${JSON.stringify(refusal)}\n`)
+    else if (this.shown.length < MAX_SHOWN) this.shown.push(refusal)
+  }
+
+  async written(): Promise<void> {
+    if (this.#report?.writableNeedDrain) await once(this.#report, 'drain')
+  }
+
+  async end(): Promise<void> {
+    if (!this.#report) return
+    this.#report.end()
+    await once(this.#report, 'close')
+  }
+}
+
+/** One line on a terminal, which is written over. */
+class Progress {
+  #shownAt = 0
+
+  constructor(readonly tally: Tally) {}
+
+  show(): void {
+    if (!process.stderr.isTTY || performance.now() - this.#shownAt < PROGRESS_EVERY_MS) return
+    this.#shownAt = performance.now()
+    const { read, refused } = this.tally
+    process.stderr.write(`\r\x1b[K${read.toLocaleString('en')} read, ${refused.toLocaleString('en')} refused`)
+  }
+
+  end(): void {
+    if (this.#shownAt > 0) process.stderr.write('\r\x1b[K')
+    this.#shownAt = 0
+  }
+}

@@ -1,0 +1,125 @@
+// A sign-in with a password that another system has hashed.
+import { randomBytes } from 'node:crypto'
+import path from 'node:path'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import type { SignInRequest } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { Call } from '../../services/rpc/dispatcher.js'
+import { signIn } from '../../services/token/account/sign-in.js'
+import type { TokenDeps } from '../../services/token/deps.js'
+import { createPasswordHasher, type Hashing } from '../../services/token/password/hasher.js'
+import { toStoredHash } from '../../services/token/password/notations.js'
+import { createTimeFloor } from '../../services/token/password/time-floor.js'
+import { noSignInLimiter } from '../../services/token/sign-in-limiter.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { freezeTime } from '../harness/freeze-time.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
+import { byOperator, NOW, userRow } from '../store/token-store-verbs.js'
+
+const PASSWORD = 'correct horse 电池'
+const CALL = { requestId: 'request 1', deadlineMs: Number.POSITIVE_INFINITY } as Call
+
+async function withUser(passwordHash: string) {
+  const store = openSqliteTokenStore({ file: path.join(temporaryDirectory(), 'token.db') })
+  onTestFinished(() => store.close())
+  const passwords = createPasswordHasher({ concurrency: 1, queueLimit: 9, cost: { memoryCost: 8, timeCost: 1 } })
+  await store.createUser(userRow('ann', { passwordHash: await toStoredHash(passwordHash, passwords.hash) }), byOperator)
+  const rules = { sessionTtlSeconds: 60, maxSessionsPerUser: 9 }
+  const timeFloor = createTimeFloor(store, passwords)
+  const deps = { store, passwords, timeFloor, rules, signInLimiter: noSignInLimiter, now: () => NOW, randomBytes }
+  const attempt = (password: string) =>
+    signIn(deps as unknown as TokenDeps)(
+      { username: 'ann', password, source: '', previousSessionToken: '' } as SignInRequest,
+      CALL,
+    )
+  const hashOfAnn = async () => (await store.findUser('ann'))?.passwordHash ?? ''
+  return { store, passwords, attempt, hashOfAnn }
+}
+
+test.each([
+  ['bcrypt', '$2b$04$MTd6izpdlIQgrDX/.ePX4.YCDq/maaKk2T5/HXI4g2q65lU4jmLLK'],
+  ['Django', 'pbkdf2_sha256$10$salt.of-Django$kHLFGZkfeQQukTZqciW9BfYBpnnPz1DIhN3weN7Jzjw='],
+  ['a fast digest', 'md5$salt.of-Django$f995e06ef466c9ab7dff437f7a906d04'],
+])('of %s is replaced by a hash of ours, and the password stays the same', async (_, imported) => {
+  const { passwords, attempt, hashOfAnn } = await withUser(imported)
+  const before = await hashOfAnn()
+  await expect(attempt('a wrong password')).rejects.toMatchObject({ reason: ErrorReason.INVALID_CREDENTIALS })
+  expect(await hashOfAnn()).toBe(before)
+  expect(await attempt(PASSWORD)).toMatchObject({ sessionToken: expect.stringMatching(/^sase_/) })
+  expect(passwords.isOwn(before)).toBe(false)
+  expect(passwords.isOwn(await hashOfAnn())).toBe(true)
+  const replaced = await hashOfAnn()
+  expect(await attempt(PASSWORD)).toMatchObject({ sessionToken: expect.any(String) })
+  expect(await hashOfAnn()).toBe(replaced)
+})
+
+describe('no sign-in is answered earlier than the slowest comparison takes', () => {
+  const OWN = '$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
+  const BCRYPT = '$2b$12$MTd6izpdlIQgrDX/.ePX4.YCDq/maaKk2T5/HXI4g2q65lU4jmLLK'
+  const SCRYPT = '$scrypt$ln=4,r=8,p=1$1BoDgPBea805x9g7RwhhbA$JEMG/f/hHH7M9muh3IKwIZP+w4aby0cFOTvmoLx1ylM'
+
+  /** A floor over these hashes, comparing with which takes so many ms. */
+  function floorOver(hashes: Map<string, number>) {
+    freezeTime()
+    const compare = vi.fn(async (passwordHash: string | undefined) => {
+      vi.advanceTimersByTime(hashes.get(passwordHash ?? '') ?? 0)
+      return false
+    })
+    const passwords = {
+      inQueue: <T>(work: (hashing: Hashing) => Promise<T>) => work({ compare, hash: async () => OWN }),
+      isOwn: (passwordHash: string) => passwordHash === OWN,
+    }
+    const findPasswordHash = async (behind: string) => [...hashes.keys()].sort().find((hash) => hash > behind)
+    const wait = vi.fn(async (_: number) => undefined)
+    return { floor: createTimeFloor({ findPasswordHash }, passwords, wait), compare, wait }
+  }
+
+  test.each([
+    ['there are only our own', new Map([[OWN, 10]]), []],
+    [
+      'one is imported',
+      new Map([
+        [OWN, 10],
+        [SCRYPT, 47],
+      ]),
+      [[47]],
+    ],
+    [
+      'the slowest of two decides',
+      new Map([
+        [BCRYPT, 268],
+        [SCRYPT, 47],
+      ]),
+      [[268]],
+    ],
+    ['half a second is enough', new Map([[BCRYPT, 2_000]]), [[500]]],
+  ])('%s', async (_, hashes, waits) => {
+    const { floor, wait } = floorOver(hashes)
+    await floor.measure()
+    await floor.since(performance.now())
+    expect(wait.mock.calls).toEqual(waits)
+  })
+
+  test('what took as long already is answered at once, and what took a part of it after the rest', async () => {
+    const { floor, wait } = floorOver(new Map([[BCRYPT, 268]]))
+    await floor.measure()
+    const startedAt = performance.now()
+    vi.advanceTimersByTime(200)
+    await floor.since(startedAt)
+    vi.advanceTimersByTime(68)
+    await floor.since(startedAt)
+    expect(wait.mock.calls).toEqual([[68]])
+  })
+
+  test('each kind is measured once, and forgotten when nobody has it any more', async () => {
+    const hashes = new Map([[BCRYPT, 268]])
+    const { floor, compare, wait } = floorOver(hashes)
+    await floor.measure()
+    await floor.measure()
+    expect(compare).toHaveBeenCalledTimes(1)
+    hashes.clear()
+    await floor.measure()
+    await floor.since(performance.now())
+    expect(wait).not.toHaveBeenCalled()
+  })
+})
