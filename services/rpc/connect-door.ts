@@ -1,5 +1,5 @@
 // The third door: the Connect protocol over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC.
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { TLSSocket } from 'node:tls'
@@ -9,7 +9,7 @@ import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { type Identify, requireCaller } from './identity.js'
-import { MAX_TIMER_MS, maxRequestBytesOf, REQUEST_ID_HEADER, requestIdFrom } from './requests.js'
+import { maxRequestBytesOf, REQUEST_ID_HEADER, requestIdFrom } from './requests.js'
 
 export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher
@@ -31,8 +31,6 @@ const HTTP1_LIMITS = {
   requestTimeout: 15_000,
   connectionsCheckingInterval: 1_000,
 }
-
-const TIMEOUT_HEADER = 'connect-timeout-ms'
 
 const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
 
@@ -56,17 +54,9 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
     acceptCompression: [], // nothing to inflate, nothing to bomb with
   })
 
-  const serve = (request: Requested, response: Responding) => {
-    if (!isAddressed(request)) {
-      refuse(response)
-      return
-    }
-    if (outlastsTimers(request.headers[TIMEOUT_HEADER])) delete request.headers[TIMEOUT_HEADER] // Node would time it out at once
-    handler(request, response)
-  }
   const http1 = createServer(HTTP1_LIMITS, (request, response) => {
     try {
-      serve(request, response)
+      handler(request, response) // throws when it can make no URL of the Host header
     } catch (error) {
       dispatcher.unexpectedAtDoor(error)
       response.destroy()
@@ -81,7 +71,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       connection.once('close', () => connections.delete(connection))
       http1.emit('connection', connection)
     },
-    serve,
+    serve: handler,
     async drain(graceMs) {
       const force = setTimeout(() => {
         for (const connection of connections) connection.destroy()
@@ -94,25 +84,6 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       http1.close()
     },
   }
-}
-
-type Requested = IncomingMessage | Http2ServerRequest
-type Responding = ServerResponse | Http2ServerResponse
-
-/** Whether the request names its host, as RFC 9110 §7.2 requires; connect-node throws when it can make no URL of that. */
-function isAddressed(request: Requested): boolean {
-  const authority = 'authority' in request ? request.authority : request.headers.host
-  return authority !== undefined && URL.canParse(`http://${authority}`)
-}
-
-/** Whether Node's timers cannot wait that long. The protocol allows ten digits at most, and connect-node refuses more. */
-function outlastsTimers(timeout: unknown): boolean {
-  return typeof timeout === 'string' && /^\d{10}$/.test(timeout) && Number(timeout) > MAX_TIMER_MS
-}
-
-function refuse(response: Responding): void {
-  response.writeHead(400, { 'content-type': 'application/json' })
-  response.end(JSON.stringify({ code: 'invalid_argument', message: 'the Host header is missing or invalid' }))
 }
 
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {

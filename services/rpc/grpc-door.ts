@@ -24,7 +24,6 @@ import {
   decodeRequest,
   MAX_HEADER_BYTES,
   MAX_STREAMS,
-  MAX_TIMER_MS,
   maxRequestBytesOf,
   REQUEST_ID_HEADER,
   requestIdFrom,
@@ -130,7 +129,6 @@ function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Ser
         stream.close(constants.NGHTTP2_REFUSED_STREAM) // says that nothing of it was processed (RFC 9113 §8.7)
         return
       }
-      if (outlastsTimers(headers['grpc-timeout'])) delete headers['grpc-timeout'] // grpc-js would take it for exceeded
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
       if (kind === undefined) return
       open[kind].add(stream)
@@ -167,12 +165,6 @@ function kindOf(path = ''): 'endless' | 'multiplexed' | undefined {
 /** Fulfils when all have closed, however they end. */
 async function endOf(streams: readonly ServerHttp2Stream[]): Promise<void> {
   await Promise.all(streams.map((stream) => new Promise((resolve) => stream.once('close', resolve))))
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller units stay below MAX_TIMER_MS
-
-function outlastsTimers(timeout: unknown): boolean {
-  return typeof timeout === 'string' && Number.parseInt(timeout, 10) * (UNIT_MS[timeout.slice(-1)] ?? 0) > MAX_TIMER_MS
 }
 
 /** Ends the stream after what was written: the last status a health watcher gets is that we do not serve. */

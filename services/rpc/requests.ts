@@ -7,9 +7,6 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 /** Names and values of one call's headers and metadata, in bytes; as much as node:http takes. */
 export const MAX_HEADER_BYTES = 16 * 1024
 
-/** 24 days: Node's timers treat anything longer as no delay at all. */
-export const MAX_TIMER_MS = 2 ** 31 - 1
-
 /** Streams one connection may have open. */
 export const MAX_STREAMS = 100
 

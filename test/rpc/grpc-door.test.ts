@@ -82,31 +82,6 @@ async function statusOf(session: http2.ClientHttp2Session, headers: http2.Outgoi
   return heard.map((each) => each['grpc-status']).find((status) => status !== undefined)
 }
 
-test.each(['2147484S', '35792M', '597H', '99999999H'])(
-  'a gRPC caller with a timeout of %s, longer than a timer of Node allows, gets its answer',
-  async (timeout) => {
-    expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
-  },
-)
-
-test.each(['2147483647', '2147483648', '9999999999'])(
-  'a Connect caller with a timeout of %s ms gets its answer, and no timer is set for longer than Node allows',
-  async (timeout) => {
-    const warnings: Error[] = []
-    const warned = (warning: Error) => warnings.push(warning)
-    process.on('warning', warned)
-    onTestFinished(() => void process.off('warning', warned))
-    const headers = { 'content-type': 'application/json', 'connect-timeout-ms': timeout }
-    const answer = await fetch(`${server.address}${PATH}`, { method: 'POST', headers, body: jsonOf('k') })
-    expect(answer.status).toBe(200)
-    expect(warnings).toEqual([])
-  },
-)
-
-test.each(['2147483S', '99999999m', '99999999u'])('a gRPC caller with a timeout of %s is answered', async (timeout) => {
-  expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
-})
-
 test('a web page may not open a stream of calls', async () => {
   const headers = { ':path': '/surveyauth.internal.v1.MultiplexService/Multiplex', origin: 'http://rebound.example' }
   expect(await statusOf(overHttp2(), headers)).toBe(String(grpc.status.PERMISSION_DENIED))
