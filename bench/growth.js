@@ -24,7 +24,7 @@ const OPEN_ROWS = [10, 100, 1_000, 10_000]
 const OTHER_APPS = 10
 const EXCHANGES = 1_280
 
-const cause = { actor: 'app', requestId: randomUUID(), dueAt: Infinity }
+const cause = { actor: 'app', actorId: '', actorSource: '', requestId: randomUUID(), dueAt: Infinity }
 
 const options = scriptOptions('npm run bench:growth', {
   grants: [[10_000, 100_000, 1_000_000], 'sizes'],
@@ -170,7 +170,7 @@ async function fill(file, grants) {
        refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms, access_tokens)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
-  const addEvent = db.prepare('INSERT INTO audit_events VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
+  const addEvent = db.prepare("INSERT INTO audit_events VALUES (NULL, ?, ?, ?, ?, '', '', ?, ?, ?, ?, ?)")
   for (let user = 0; user * GRANTS_PER_USER < grants; user++) {
     addUser.run(userId(user), `user${user}`, NICKNAME, AVATAR, '$argon2id$'.padEnd(97, 'x'), now)
     addOpenid.run(APPID, userId(user), `o_${String(user).padStart(22, '0')}`)

@@ -14,7 +14,7 @@ import { parseAddress } from '../services/rpc/address.js'
 import { CALLERS, type Caller, mayCall } from '../services/rpc/callers.js'
 import { clientOf, createDirectDoor } from '../services/rpc/client.js'
 import { Dispatcher } from '../services/rpc/dispatcher.js'
-import { identifyByName, parseCallers } from '../services/rpc/identity.js'
+import { identifyByName, ownName, parseCallers } from '../services/rpc/identity.js'
 import { reasonIn } from '../services/rpc/service-error.js'
 import { openSqliteSurveyStore } from '../services/survey/store/sqlite/sqlite-survey-store.js'
 import { createSurveyHandlers } from '../services/survey/survey-service.js'
@@ -92,6 +92,7 @@ async function knock(caller: Caller, method: DescMethod): Promise<'let in' | 'tu
   try {
     const call = {
       caller,
+      callerName: 'DNS:a.test',
       requestId: '00000000-0000-4000-8000-000000000000',
       signal: undefined,
       traceparent: '',
@@ -131,17 +132,18 @@ test.each([
   await survey.importSurveys({ ownerUserId: 'user_ann', surveys: [{ id: 7n, title: 'a' }] })
   await survey.deleteSurveys({ surveyIds: [7n] })
   const { events } = await clientOf(SurveyService, createDirectDoor(dispatcher, 'operator')).listSurveyEvents({})
-  expect(events.map((event) => [event.kind, event.actor])).toEqual([
-    ['survey.deleted', actor],
-    ['survey.created', actor],
+  expect(events.map((event) => [event.kind, event.actor, event.actorId, event.actorSource])).toEqual([
+    ['survey.deleted', actor, ownName(), 'local'],
+    ['survey.created', actor, ownName(), 'local'],
   ])
 })
 
 describe('the role of a certificate', () => {
   test('is that of the first of its names with a role in RPC_CALLERS', () => {
     const identify = identifyByName(parseCallers('gateway=DNS:gw.test, DNS:gw2.test; verifier=URI:spiffe://test/a'))
-    expect(identify('DNS:other.test, DNS:gw2.test, URI:spiffe://test/a')).toBe('gateway')
-    expect(identify('URI:spiffe://test/a')).toBe('verifier')
+    const gateway = { caller: 'gateway', callerName: 'DNS:gw2.test' }
+    expect(identify('DNS:other.test, DNS:gw2.test, URI:spiffe://test/a')).toEqual(gateway)
+    expect(identify('URI:spiffe://test/a')).toEqual({ caller: 'verifier', callerName: 'URI:spiffe://test/a' })
     for (const nobody of [undefined, '', 'DNS:other.test', 'URI:"x, DNS:gw.test, y"']) {
       expect(identify(nobody)).toBeUndefined()
     }
@@ -149,7 +151,8 @@ describe('the role of a certificate', () => {
 
   test('may be given to a name with an equals sign in it, and a last entry may be empty', () => {
     const identify = identifyByName(parseCallers('verifier=URI:https://a.test/?team=b=c; ;gateway=DNS:gw.test;'))
-    expect([identify('URI:https://a.test/?team=b=c'), identify('DNS:gw.test')]).toEqual(['verifier', 'gateway'])
+    const named = ['URI:https://a.test/?team=b=c', 'DNS:gw.test'].map((name) => identify(name)?.caller)
+    expect(named).toEqual(['verifier', 'gateway'])
   })
 
   test.each([

@@ -100,6 +100,7 @@ const columns = [
   'created_at',
   'kind',
   'actor',
+  'actor_id',
   'appid',
   'user_id',
   'grant_id',
@@ -135,6 +136,13 @@ function ofSurveys(event: SurveyEvent): Event {
   }
 }
 
-function whatHappened({ eventId, createTime, kind, actor }: AuditEvent | SurveyEvent) {
-  return { event_id: eventId, created_at: dateOf(createTime) ?? new Date(0), kind, actor }
+function whatHappened({ eventId, createTime, kind, actor, actorId, actorSource }: AuditEvent | SurveyEvent) {
+  return {
+    event_id: eventId,
+    created_at: dateOf(createTime) ?? new Date(0),
+    kind,
+    actor,
+    actor_id: actorId,
+    actor_source: actorSource,
+  }
 }

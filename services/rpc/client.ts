@@ -5,6 +5,7 @@ import { create, type DescMethod, type DescService, type Message, type MessageSh
 import type { CallOptions, Client } from '@connectrpc/connect'
 import type { Caller } from './callers.js'
 import type { Call, Dispatcher } from './dispatcher.js'
+import { ownName } from './identity.js'
 import { REQUEST_ID_HEADER } from './requests.js'
 
 /** What travels with a request. */
@@ -31,8 +32,9 @@ export type Invoke = <M extends DescMethod>(
  * them.
  */
 export function createDirectDoor(dispatcher: Dispatcher, caller: Caller): Invoke {
+  const callerName = ownName()
   return (method, request, { requestId, traceparent, timeoutMs, signal }) => {
-    const call = { caller, requestId: requestId === '' ? randomUUID() : requestId, traceparent, signal }
+    const call = { caller, callerName, requestId: requestId === '' ? randomUUID() : requestId, traceparent, signal }
     return dispatcher.call(method, request, call, timeoutMs)
   }
 }

@@ -6,9 +6,8 @@ import { TLSSocket } from 'node:tls'
 import type { DescMethod } from '@bufbuild/protobuf'
 import { createContextKey, createContextValues, type HandlerContext, type ServiceImpl } from '@connectrpc/connect'
 import { connectNodeAdapter } from '@connectrpc/connect-node'
-import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
-import { type Identify, requireCaller } from './identity.js'
+import { type Identify, type Peer, requireCaller } from './identity.js'
 import { maxRequestBytesOf, REQUEST_ID_HEADER, requestIdFrom } from './requests.js'
 
 export interface ConnectDoorOptions {
@@ -32,7 +31,7 @@ const HTTP1_LIMITS = {
   connectionsCheckingInterval: 1_000,
 }
 
-const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
+const callerKey = createContextKey<Peer | undefined>(undefined, { description: 'caller' })
 
 export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
   const { dispatcher } = options
@@ -89,7 +88,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {
   return (request: never, context: HandlerContext) => {
     const call = {
-      caller: requireCaller(context.values.get(callerKey), context.requestHeader.has('origin')),
+      ...requireCaller(context.values.get(callerKey), context.requestHeader.has('origin')),
       requestId: requestIdFrom(context.requestHeader.get(REQUEST_ID_HEADER)),
       traceparent: context.requestHeader.get('traceparent') ?? '',
       signal: context.signal,

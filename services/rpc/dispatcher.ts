@@ -21,6 +21,8 @@ import { compileRules, type Validate, violationInWords } from './validation.js'
 export interface IncomingCall {
   /** Who calls, as the door established it. */
   readonly caller: Caller
+  /** As in Peer: for the audit trail. */
+  readonly callerName: string
   /** UUID of the request this call belongs to; the same from the gateway's answer to the audit event. */
   readonly requestId: string
   /** W3C trace context of the caller; empty if there is none. */
@@ -141,7 +143,7 @@ export class Dispatcher {
     const startedAt = performance.now()
     const deadlineMs = startedAt + Math.min(timeoutMs, this.#options.maxDeadlineMs)
     const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
-    const { caller, requestId, signal } = call
+    const { caller, callerName, requestId, signal } = call
     const tell = (code: Code | undefined, reason: ErrorReason | undefined) => {
       const durationMs = performance.now() - startedAt
       const record = { rpc: nameOf(method), method: method.name, caller, requestId, code, reason, durationMs }
@@ -151,7 +153,7 @@ export class Dispatcher {
     let response: MessageShape<M['output']>
     try {
       const traceparent = span?.traceparent ?? call.traceparent
-      const work = this.#begin(method, request, { caller, requestId, traceparent, signal, deadlineMs })
+      const work = this.#begin(method, request, { caller, callerName, requestId, traceparent, signal, deadlineMs })
       response = create(method.output, (await this.#inTime(work, deadlineMs, signal)) as never) as typeof response
     } catch (thrown) {
       const error = ofStore(thrown)

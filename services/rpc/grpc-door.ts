@@ -15,10 +15,9 @@ import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
 import { MultiplexService } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
-import type { Caller } from './callers.js'
 import { CallersOverHttp2 } from './callers-over-http2.js'
 import { type Dispatcher, type IncomingCall, pathOf } from './dispatcher.js'
-import { type Identify, requireCaller } from './identity.js'
+import { type Identify, type Peer, requireCaller } from './identity.js'
 import { serveMultiplex } from './multiplex-server.js'
 import {
   decodeRequest,
@@ -214,7 +213,7 @@ async function answer(
   const aborter = new AbortController()
   peer.once('cancelled', () => aborter.abort())
   const call: IncomingCall = {
-    caller,
+    ...caller,
     requestId: requestIdFrom(peer.metadata.get(REQUEST_ID_HEADER)[0]),
     traceparent: textOf(peer.metadata.get('traceparent')[0]),
     signal: aborter.signal,
@@ -241,7 +240,7 @@ function addMultiplex(
     { multiplex: { path: pathOf(multiplex), requestStream: true, responseStream: true, ...AS_BYTES } },
     {
       multiplex(stream: MultiplexStream) {
-        let caller: Caller
+        let caller: Peer
         try {
           caller = callerOf(options, stream)
         } catch (error) {
@@ -257,7 +256,7 @@ function addMultiplex(
   )
 }
 
-function callerOf(options: GrpcDoorOptions, peer: Pick<MultiplexStream, 'getAuthContext' | 'metadata'>): Caller {
+function callerOf(options: GrpcDoorOptions, peer: Pick<MultiplexStream, 'getAuthContext' | 'metadata'>): Peer {
   const caller = options.identify(peer.getAuthContext().sslPeerCertificate?.subjectaltname)
   return requireCaller(caller, peer.metadata.get('origin').length > 0)
 }

@@ -27,11 +27,24 @@ export function parseCallers(text: string): CallersByName {
 
 const roles = CALLERS.filter((caller) => caller !== 'local')
 
+/** Who is at the other end, as the connection says it. */
+export interface Peer {
+  readonly caller: Caller
+  /** The name in its certificate, such as `DNS:console.example`; `uid:1000` or `loopback` where the machine is the guard. */
+  readonly callerName: string
+}
+
 /** Who a caller is, from the subject alternative names of its verified certificate; undefined for nobody, who is denied. */
-export type Identify = (subjectAltName: string | undefined) => Caller | undefined
+export type Identify = (subjectAltName: string | undefined) => Peer | undefined
 
 /** Behind a Unix socket or on plaintext loopback the machine is the guard. */
-export const identifyLocal: Identify = () => 'local'
+export function identifyLocal(address: 'unix' | 'loopback'): Identify {
+  const callerName = address === 'unix' ? ownName() : address
+  return () => ({ caller: 'local', callerName })
+}
+
+/** Who runs this process, and alone may open its sockets. */
+export const ownName = () => `uid:${process.getuid?.() ?? 'unknown'}`
 
 /** Over TLS: the role of the first name that has one. */
 export function identifyByName(byName: CallersByName): Identify {
@@ -40,14 +53,14 @@ export function identifyByName(byName: CallersByName): Identify {
     if (!subjectAltName || subjectAltName.includes('"')) return undefined
     for (const name of subjectAltName.split(', ')) {
       const caller = byName.get(name)
-      if (caller) return caller
+      if (caller) return { caller, callerName: name }
     }
     return undefined
   }
 }
 
 /** The caller, if it may call at all. `hasOrigin`: the call has an Origin header. @throws ConnectError CALLER_NOT_ALLOWED */
-export function requireCaller(caller: Caller | undefined, hasOrigin: boolean): Caller {
+export function requireCaller(caller: Peer | undefined, hasOrigin: boolean): Peer {
   if (!caller) throw notAllowed('the certificate of the caller has no role on this server')
   // A web page, say in a browser on this machine: where the machine is the guard it would be `local`, if only its host name
   // resolved to this address for a moment. Browsers send the header with every POST; none of our callers is a browser.

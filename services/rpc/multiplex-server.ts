@@ -10,8 +10,8 @@ import {
   MultiplexRequestSchema,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
-import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
+import type { Peer } from './identity.js'
 import { type Ended, Outcomes } from './multiplex-outcomes.js'
 import { decodeRequest, requestIdFrom } from './requests.js'
 
@@ -21,7 +21,7 @@ export interface MultiplexServerOptions {
   readonly methods: ReadonlyMap<string, DescMethod>
   /** Carries MultiplexRequests and MultiplexResponses as bytes. */
   readonly stream: grpc.ServerDuplexStream<Buffer, Buffer>
-  readonly caller: Caller
+  readonly caller: Peer
 }
 
 /** Calls one stream may have in flight. It is paused while it has as many, and while answers wait for the caller to read. */
@@ -163,7 +163,7 @@ async function endOf(
   try {
     if (!method) throw new ConnectError(`${call.method} is not served here`, Code.Unimplemented)
     const { traceparent } = call
-    const incoming = { caller, requestId: requestIdFrom(call.requestId), traceparent, signal }
+    const incoming = { ...caller, requestId: requestIdFrom(call.requestId), traceparent, signal }
     const request = decodeRequest(method, call.request)
     return { call, method, response: await dispatcher.call(method, request, incoming, call.timeoutMs || undefined) }
   } catch (error) {

@@ -30,7 +30,10 @@ export interface RpcServer {
 
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
   const { address, dispatcher, tls, hasReflection, maxConnections, onTurnedAway } = options
-  const identify = address.kind === 'tls' ? identifyByName(options.callers) : identifyLocal
+  const identify =
+    address.kind === 'tls'
+      ? identifyByName(options.callers)
+      : identifyLocal(address.kind === 'unix' ? 'unix' : 'loopback')
   const common = { dispatcher, identify }
   const connect = createConnectDoor(common)
   const grpc = await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection })

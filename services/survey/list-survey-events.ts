@@ -28,6 +28,8 @@ function toEvent(row: SurveyEventRow): MessageInitShape<typeof SurveyEventSchema
     createTime: timestampFromMs(row.atMs),
     kind: row.kind,
     actor: row.actor,
+    actorId: row.actorId,
+    actorSource: row.actorSource,
     requestId: row.requestId,
     surveyId: BigInt(row.surveyId),
     ownerUserId: row.ownerUserId,

@@ -150,7 +150,7 @@ describe('a copy', () => {
     const [tokens, surveys] = [await fullTokenFile(directory), await fullSurveyFile(directory)]
     const db = new Database(tokens)
     const insert = db.prepare(
-      `INSERT INTO audit_events VALUES (NULL, ?, 1, 'code.issued', 'user', '', '', '', '', '李')`,
+      `INSERT INTO audit_events VALUES (NULL, ?, 1, 'code.issued', 'user', '', '', '', '', '', '', '李')`,
     )
     db.transaction(() => Array.from({ length: 10_500 }, (_, n) => insert.run(`event ${n}`)))()
     db.close()

@@ -7,7 +7,13 @@ import { sessionOf } from '../store/token-store-verbs.js'
 export const START = Date.UTC(2030, 0, 1)
 const MINUTE = 60_000
 
-export const cause = { actor: 'operator', requestId: randomUUID(), dueAt: Number.POSITIVE_INFINITY } as const
+export const cause = {
+  actor: 'operator',
+  actorId: '',
+  actorSource: '',
+  requestId: randomUUID(),
+  dueAt: Number.POSITIVE_INFINITY,
+} as const
 
 export interface Seed {
   readonly appid: string

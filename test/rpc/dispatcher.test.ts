@@ -29,7 +29,7 @@ function open(handler: (call: Call) => unknown, options: Partial<DispatcherOptio
       .call(
         countRequests,
         create(countRequests.input, REQUEST),
-        { caller: 'gateway', requestId: 'r', traceparent: '', signal },
+        { caller: 'gateway', callerName: 'DNS:gw.test', requestId: 'r', traceparent: '', signal },
         timeoutMs,
       )
       .then(
@@ -117,7 +117,7 @@ test.each([
 test('why a database is unavailable is told to operators and local callers only', async () => {
   const { dispatcher } = open(() => Promise.reject(new StoreUnavailable(new Error('the disk of token.db is full'))))
   const told = async (caller: Caller) => {
-    const call = { caller, requestId: 'r', traceparent: '', signal: undefined }
+    const call = { caller, callerName: 'uid:1', requestId: 'r', traceparent: '', signal: undefined }
     const failed = dispatcher.call(countRequests, create(countRequests.input, REQUEST), call)
     return failed.catch((error: ConnectError) => error.rawMessage)
   }

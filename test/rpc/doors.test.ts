@@ -22,6 +22,7 @@ import { clientOf, createDirectDoor } from '../../services/rpc/client.js'
 import { createConnectDoor } from '../../services/rpc/connect-door.js'
 import { type Call, Dispatcher, type IncomingCall } from '../../services/rpc/dispatcher.js'
 import { createGrpcDoor } from '../../services/rpc/grpc-door.js'
+import { identifyLocal, ownName } from '../../services/rpc/identity.js'
 import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { decodeRequest } from '../../services/rpc/requests.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
@@ -233,7 +234,13 @@ test.each([
   ['long before, has a caller who went away', 400, Code.Canceled],
 ])('a call aborted by its door %s', async (_, timeoutMs, code) => {
   const aborter = new AbortController()
-  const call: IncomingCall = { caller: 'gateway', requestId: 'request', traceparent: '', signal: aborter.signal }
+  const call: IncomingCall = {
+    caller: 'gateway',
+    callerName: 'DNS:gw.test',
+    requestId: 'request',
+    traceparent: '',
+    signal: aborter.signal,
+  }
   const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
   const failure = failureOf(dispatcher.call(AccountService.method.listConnectedApps, request, call, timeoutMs))
   aborter.abort()
@@ -245,7 +252,13 @@ test('the direct door passes on the caller, the request id, the trace and the ti
   const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
   const outgoing = { requestId: 'request', traceparent: 'trace', timeoutMs: 7 }
   await createDirectDoor({ call } as never, 'survey')(AccountService.method.listConnectedApps, request, outgoing)
-  const handedOn = { caller: 'survey', requestId: 'request', traceparent: 'trace', signal: undefined }
+  const handedOn = {
+    caller: 'survey',
+    callerName: ownName(),
+    requestId: 'request',
+    traceparent: 'trace',
+    signal: undefined,
+  }
   expect(call.mock.calls).toEqual([[AccountService.method.listConnectedApps, request, handedOn, 7]])
 })
 
@@ -411,7 +424,7 @@ describe('an exception inside a door ends only its request, and is reported once
   })
 
   test('over HTTP/2', async () => {
-    const identify = () => 'local' as const
+    const identify = identifyLocal('unix')
     const door = await createGrpcDoor({ dispatcher, identify, serveOthers: throwing, hasReflection: false })
     onTestFinished(() => door.drain(100))
     const session = http2.connect(await listening(door.accept))

@@ -14,6 +14,7 @@ import { SignInRejection, SignInService, SignInState } from '../../gen/surveyaut
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, createDirectDoor } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { ownName } from '../../services/rpc/identity.js'
 import { reasonIn } from '../../services/rpc/service-error.js'
 import { createPasswordHasher } from '../../services/token/password/hasher.js'
 import { createTimeFloor } from '../../services/token/password/time-floor.js'
@@ -198,7 +199,12 @@ test('a platform ends sessions, disables and deletes its users by external_id, a
     expect((await failureOf(lifecycle.getUser(other)))[0]).toBe(ErrorReason.INVALID_ARGUMENT)
   }
   const { events } = await operator.listAuditEvents({})
-  expect(events.filter(({ kind }) => kind === 'user.deleted')).toMatchObject([{ actor: 'sign_in' }])
+  expect(events.filter(({ kind }) => kind === 'user.deleted')).toMatchObject([
+    { actor: 'sign_in', actorId: ownName(), actorSource: 'local' },
+  ])
+  const started = events.filter(({ kind }) => kind === 'session.started')
+  for (const { actorId, userId } of started) expect(actorId).toBe(userId)
+  expect(new Set(started.map(({ actorSource }) => actorSource))).toEqual(new Set(['platform']))
   await operator.createUser(which)
   expect(await enter()).toMatchObject({ outcome: Outcome.SIGNED_IN })
 })

@@ -251,7 +251,10 @@ test('a redirect_uri registered under older rules may stay, but no other of its 
   await store.createApp(appRow('app1', { redirectUris: [old] }), secretRow('app1'), byOperator)
   const { updateApp } = createAdminHandlers({ store, now: () => NOW } as unknown as TokenDeps)
   const register = (...redirectUris: string[]) =>
-    updateApp(create(UpdateAppRequestSchema, { appid: 'app1', redirectUris }), { requestId: 'request' } as Call)
+    updateApp(create(UpdateAppRequestSchema, { appid: 'app1', redirectUris }), {
+      requestId: 'request',
+      callerName: 'uid:1',
+    } as Call)
   expect((await register(old, added)).app?.redirectUris).toEqual([old, added])
   await expect(register('https://app1.example/?code=2')).rejects.toThrow('must not have code, state or error')
   await register(added)

@@ -115,7 +115,7 @@ test('lists are complete when the last events were removed by hand and their num
 test('a list finds its events in thousands of blocks', async () => {
   const { store, db } = opened()
   const insert = db.prepare(
-    `INSERT INTO audit_events VALUES (?, ?, ?, 'user.created', 'operator', 'r', '', 'user_old', '', '')`,
+    `INSERT INTO audit_events VALUES (?, ?, ?, 'user.created', 'operator', '', '', 'r', '', 'user_old', '', '')`,
   )
   const insertBlock = db.prepare(`INSERT INTO audit_blocks VALUES (?, ',_old')`)
   db.transaction(() => {

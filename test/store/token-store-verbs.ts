@@ -29,9 +29,16 @@ export const OVERLAP = 5 * MINUTE
 export const GRACE = 10_000
 
 const dueAt = Number.POSITIVE_INFINITY
-export const byApp: Cause = { actor: 'app', requestId: '00000000-0000-4000-8000-00000000000a', dueAt }
-export const byUser: Cause = { actor: 'user', requestId: '00000000-0000-4000-8000-00000000000b', dueAt }
-export const byOperator: Cause = { actor: 'operator', requestId: '00000000-0000-4000-8000-00000000000c', dueAt }
+const bySelf = { actorId: '', actorSource: '' }
+export const byApp: Cause = { actor: 'app', ...bySelf, requestId: '00000000-0000-4000-8000-00000000000a', dueAt }
+export const byUser: Cause = { actor: 'user', ...bySelf, requestId: '00000000-0000-4000-8000-00000000000b', dueAt }
+export const byOperator: Cause = {
+  actor: 'operator',
+  actorId: 'DNS:console.test',
+  actorSource: 'certificate',
+  requestId: '00000000-0000-4000-8000-00000000000c',
+  dueAt,
+}
 
 /** The hash of the credential a test calls by this name. */
 export function hashOf(name: string): Hash {
@@ -227,8 +234,8 @@ export async function startSession(
 }
 
 /** The part of a cause that its events record. */
-export function saidOf({ actor, requestId }: Cause) {
-  return { actor, requestId }
+export function saidOf({ actor, actorId, actorSource, requestId }: Cause) {
+  return { actor, actorId, actorSource, requestId }
 }
 
 /** Events from the oldest on. */

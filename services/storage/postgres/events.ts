@@ -3,7 +3,8 @@ import { cutPage, eventIdBefore, type Page, type PageOf } from '../page.js'
 import type { Database, Statement, Value } from './transaction.js'
 
 /** Columns that every table of events has. */
-const COLUMNS = 'event_id AS "eventId", at_ms AS "atMs", kind, actor, request_id AS "requestId"'
+const COLUMNS =
+  'event_id AS "eventId", at_ms AS "atMs", kind, actor, actor_id AS "actorId", actor_source AS "actorSource", request_id AS "requestId"'
 
 /**
  * Newest first, the events that match every value given in `filter`, by column. Uses an index of that column and event_id, or

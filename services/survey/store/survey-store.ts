@@ -83,7 +83,7 @@ export interface ExportPage {
 export const SURVEY_EVENT_KINDS = ['survey.created', 'survey.replaced', 'survey.deleted'] as const
 export type SurveyEventKind = (typeof SURVEY_EVENT_KINDS)[number]
 
-export interface SurveyEventRow extends Pick<Cause, 'actor' | 'requestId'> {
+export interface SurveyEventRow extends Pick<Cause, 'actor' | 'actorId' | 'actorSource' | 'requestId'> {
   readonly eventId: string
   readonly atMs: number
   readonly kind: SurveyEventKind

@@ -67,6 +67,8 @@ function toAuditEvent(row: AuditRow): MessageInitShape<typeof AuditEventSchema> 
     createTime: timestampFromMs(row.atMs),
     kind: row.kind,
     actor: row.actor,
+    actorId: row.actorId || { app: row.appid, user: row.userId }[row.actor as string] || '',
+    actorSource: row.actorSource || row.actor,
     appid: row.appid,
     userId: row.userId,
     grantId: row.grantId,

@@ -215,6 +215,9 @@ export function userFrom(
   return { userId, ...name, nickname, avatar, isDisabled: false, createdAtMs: now }
 }
 
+/** What a sign-in elsewhere causes, it causes by the word of the platform or provider. */
+export const byWordOf = (provider: string, cause: Cause): Cause => ({ ...cause, actorSource: provider || 'platform' })
+
 /** The way of a sign-in, as the events of its session say it. */
 export const wayOf = (provider: string) => (provider === '' ? 'by the platform' : `by ${provider}`)
 
@@ -263,7 +266,7 @@ export interface AccessTokenRow {
   readonly isRevoked: boolean
 }
 
-export interface AuditRow extends Pick<Cause, 'actor' | 'requestId'> {
+export interface AuditRow extends Pick<Cause, 'actor' | 'actorId' | 'actorSource' | 'requestId'> {
   readonly eventId: string
   readonly atMs: number
   readonly kind: AuditKind

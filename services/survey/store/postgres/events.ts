@@ -9,9 +9,9 @@ export type SurveyHappening = Pick<SurveyEventRow, 'kind' | 'surveyId' | 'ownerU
 const insertEvents: Statement = {
   name: 'insert_survey_events',
   text: `
-    INSERT INTO survey_events (event_id, at_ms, kind, actor, request_id, survey_id, owner_user_id)
-    SELECT e.event_id, $1::bigint, e.kind, $2, $3, e.survey_id, e.owner_user_id
-    FROM unnest($4::text[], $5::text[], $6::bigint[], $7::text[]) AS e (event_id, kind, survey_id, owner_user_id)`,
+    INSERT INTO survey_events (event_id, at_ms, kind, actor, actor_id, actor_source, request_id, survey_id, owner_user_id)
+    SELECT e.event_id, $1::bigint, e.kind, $2, $3, $4, $5, e.survey_id, e.owner_user_id
+    FROM unnest($6::text[], $7::text[], $8::bigint[], $9::text[]) AS e (event_id, kind, survey_id, owner_user_id)`,
 }
 const removeEvents = removalOfEvents('survey_events')
 const EVENTS = { table: 'survey_events', columns: 'survey_id AS "surveyId", owner_user_id AS "ownerUserId"' }
@@ -20,14 +20,15 @@ const EVENTS = { table: 'survey_events', columns: 'survey_id AS "surveyId", owne
 export class Audit {
   readonly #newEventId = eventIds()
 
-  write(transaction: Transaction, now: number, { actor, requestId }: Cause, all: readonly SurveyHappening[]): void {
+  write(transaction: Transaction, now: number, cause: Cause, all: readonly SurveyHappening[]): void {
+    const { actor, actorId, actorSource, requestId } = cause
     const columns = columnsOf(all, [
       () => this.#newEventId(now),
       ({ kind }) => kind,
       ({ surveyId }) => surveyId,
       ({ ownerUserId }) => ownerUserId,
     ])
-    transaction.write(insertEvents, [now, actor, requestId, ...columns])
+    transaction.write(insertEvents, [now, actor, actorId, actorSource, requestId, ...columns])
   }
 }
 

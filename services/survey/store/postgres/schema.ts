@@ -33,6 +33,8 @@ export const surveySchema: Schema = {
           at_ms bigint NOT NULL,
           kind text NOT NULL,
           actor text NOT NULL,
+          actor_id text NOT NULL,
+          actor_source text NOT NULL,
           request_id text NOT NULL,
           survey_id bigint NOT NULL,
           owner_user_id text COLLATE "C" NOT NULL

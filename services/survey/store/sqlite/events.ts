@@ -15,11 +15,13 @@ export type RecordEvent = (
 export function eventRecorder(db: Connection): RecordEvent {
   const newEventId = eventIds()
   const insert = db.prepare<[SurveyEventRow]>(
-    `INSERT INTO survey_events (event_id, at_ms, kind, actor, request_id, survey_id, owner_user_id)
-     VALUES (:eventId, :atMs, :kind, :actor, :requestId, :surveyId, :ownerUserId)`,
+    `INSERT INTO survey_events (event_id, at_ms, kind, actor, actor_id, actor_source, request_id, survey_id, owner_user_id)
+     VALUES (:eventId, :atMs, :kind, :actor, :actorId, :actorSource, :requestId, :surveyId, :ownerUserId)`,
   )
-  return (kind, { surveyId, ownerUserId }, now, { actor, requestId }) =>
-    void insert.run({ eventId: newEventId(now), atMs: now, kind, actor, requestId, surveyId, ownerUserId })
+  return (kind, { surveyId, ownerUserId }, now, { actor, actorId, actorSource, requestId }) => {
+    const by = { actor, actorId, actorSource, requestId }
+    insert.run({ eventId: newEventId(now), atMs: now, kind, ...by, surveyId, ownerUserId })
+  }
 }
 
 interface Listing {
@@ -33,7 +35,7 @@ export function eventReads(db: Connection) {
   const listing = (conditions: string) =>
     db.prepare<[Listing], SurveyEventRow>(
       // Primary key, or the index of the survey's or the owner's events; backwards.
-      `SELECT event_id AS eventId, at_ms AS atMs, kind, actor, request_id AS requestId, survey_id AS surveyId,
+      `SELECT event_id AS eventId, at_ms AS atMs, kind, actor, actor_id AS actorId, actor_source AS actorSource, request_id AS requestId, survey_id AS surveyId,
          owner_user_id AS ownerUserId
        FROM survey_events WHERE event_id < :before ${conditions} ORDER BY event_id DESC LIMIT :limit`,
     )

@@ -28,6 +28,8 @@ export const surveySchema: Schema = {
           at_ms         INTEGER NOT NULL,
           kind          TEXT    NOT NULL,
           actor         TEXT    NOT NULL,
+          actor_id      TEXT    NOT NULL,
+          actor_source  TEXT    NOT NULL,
           request_id    TEXT    NOT NULL,
           survey_id     INTEGER NOT NULL,
           owner_user_id TEXT    NOT NULL

@@ -6,12 +6,12 @@ import type { AuditKind, AuditRow, TokenStore } from '../token-store.js'
 
 /** The beginning of a statement; the rows follow. */
 export const INSERT_EVENTS = `
-    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)`
+    INSERT INTO audit_events (event_id, at_ms, kind, actor, actor_id, actor_source, request_id, appid, user_id, grant_id, note)`
 
 const insertEvent: Statement = {
   name: 'insert_audit_event',
   text: `${INSERT_EVENTS}
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 }
 
 export interface Happening {
@@ -28,8 +28,9 @@ export class Audit {
 
   write(transaction: Transaction, now: number, cause: Cause, event: Happening): void {
     const { kind, appid = '', userId = '', grantId = '', note = '' } = event
-    const { actor, requestId } = cause
-    transaction.write(insertEvent, [this.newEventId(now), now, kind, actor, requestId, appid, userId, grantId, note])
+    const { actor, actorId, actorSource, requestId } = cause
+    const by = [actor, actorId, actorSource, requestId]
+    transaction.write(insertEvent, [this.newEventId(now), now, kind, ...by, appid, userId, grantId, note])
   }
 }
 

@@ -166,10 +166,10 @@ const redeem: Statement = {
       SELECT access_token_hash, grant_id, 1, access_token_expires_at_ms FROM redeeming
     )
     ${INSERT_EVENTS}
-    SELECT first_event_id || row_number() OVER (ORDER BY grant_id), now_ms, 'grant.revoked', actor, request_id, appid,
+    SELECT first_event_id || row_number() OVER (ORDER BY grant_id), now_ms, 'grant.revoked', actor, '', '', request_id, appid,
       user_id, grant_id, $17 FROM old JOIN surplus USING (grant_id)
     UNION ALL
-    SELECT event_id, now_ms, 'code.exchanged', actor, request_id, appid, user_id, grant_id, '' FROM redeeming`,
+    SELECT event_id, now_ms, 'code.exchanged', actor, '', '', request_id, appid, user_id, grant_id, '' FROM redeeming`,
 }
 
 const TOO_MANY = 'too many grants of one user to one app'

@@ -152,6 +152,8 @@ CREATE TABLE audit_events (
   at_ms bigint NOT NULL,
   kind text NOT NULL,
   actor text NOT NULL,
+  actor_id text NOT NULL, -- empty if appid or user_id says it
+  actor_source text NOT NULL,
   request_id text NOT NULL,
   appid text COLLATE "C" NOT NULL,
   user_id text COLLATE "C" NOT NULL,

@@ -2,6 +2,7 @@ import { judgeBeginning, judgeDecision, judgeReturn, MAX_SIGN_INS } from '../../
 import type { Cause } from '../../../storage/cause.js'
 import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import {
+  byWordOf,
   type Hash,
   noteOnIdentity,
   noteOnSubject,
@@ -241,21 +242,22 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
         if (!signIn || verdict === 'other_browser') return { verdict, signIn, sessionExpiresAtMs: 0 }
         transaction.write(endSignIn, [signIn.challengeHash])
         const { provider, subject, appid, nickname, avatar } = signIn
+        const by = byWordOf(provider, cause)
         let sessionExpiresAtMs = 0
         if (verdict === 'created') {
           const user = userFrom(signIn, returned.newUserId, now)
-          create(transaction, user, signIn, now, cause)
-          sessionExpiresAtMs = await startSession(transaction, signIn, user.userId, returned, now, cause)
+          create(transaction, user, signIn, now, by)
+          sessionExpiresAtMs = await startSession(transaction, signIn, user.userId, returned, now, by)
         } else if (verdict === 'signed_in' && owner) {
           const change = { ...(nickname && { nickname }), ...(avatar && { avatar }) }
-          await changeUser(transaction, audit, owner.userId, change, now, cause)
-          sessionExpiresAtMs = await startSession(transaction, signIn, owner.userId, returned, now, cause)
+          await changeUser(transaction, audit, owner.userId, change, now, by)
+          sessionExpiresAtMs = await startSession(transaction, signIn, owner.userId, returned, now, by)
         } else if (verdict === 'linked') {
-          if (!owner) link(transaction, { provider, subject }, signIn.linkTo, now, cause)
+          if (!owner) link(transaction, { provider, subject }, signIn.linkTo, now, by)
         } else if (verdict !== 'expired' && verdict !== 'rejected') {
           const note = `${verdict} ${noteOnSubject(provider, subject)}`
           const userId = owner?.userId ?? signIn.linkTo
-          audit.write(transaction, now, cause, { kind: 'sign_in.refused', appid, userId, note })
+          audit.write(transaction, now, by, { kind: 'sign_in.refused', appid, userId, note })
         }
         return { verdict, signIn, sessionExpiresAtMs }
       })

@@ -85,7 +85,7 @@ const mint: Statement = {
       WHERE grant_id = ANY ($8)
     )
     ${INSERT_EVENTS}
-    SELECT event_id, now_ms, 'token.refreshed', actor, request_id, appid, user_id, grant_id, ''
+    SELECT event_id, now_ms, 'token.refreshed', actor, '', '', request_id, appid, user_id, grant_id, ''
     FROM unnest($10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
       AS refreshed (event_id, now_ms, actor, request_id, appid, user_id, grant_id)`,
 }

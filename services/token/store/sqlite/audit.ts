@@ -28,9 +28,9 @@ export type RecordEvent = (event: NewAuditEvent) => void
  */
 export function eventRecorder(db: Connection, kept: KeptTokens): RecordEvent {
   const newEventId = eventIds()
-  const insert = db.prepare<[string, number, string, string, string, string, string, string, string]>(
-    `INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  const insert = db.prepare<[string, number, string, string, string, string, string, string, string, string, string]>(
+    `INSERT INTO audit_events (event_id, at_ms, kind, actor, actor_id, actor_source, request_id, appid, user_id, grant_id, note)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
   const insertBlock = db.prepare<[{ first: number; last: number }]>(
     // Primary key. A row exists already if somebody has removed the last events by hand.
@@ -40,13 +40,15 @@ export function eventRecorder(db: Connection, kept: KeptTokens): RecordEvent {
   )
   return ({ kind, now, cause, appid = '', userId = '', grantId = '', note = '' }) => {
     kept.changed(kind, grantId)
-    const written = insert.run(newEventId(now), now, kind, cause.actor, cause.requestId, appid, userId, grantId, note)
+    const { actor, actorId, actorSource, requestId } = cause
+    const by = [actor, actorId, actorSource, requestId] as const
+    const written = insert.run(newEventId(now), now, kind, ...by, appid, userId, grantId, note)
     const number = Number(written.lastInsertRowid)
     if (number % BLOCK === BLOCK - 1) insertBlock.run({ first: number - BLOCK + 1, last: number })
   }
 }
 
-const COLUMNS = `number, event_id AS eventId, at_ms AS atMs, kind, actor, request_id AS requestId, appid, user_id AS userId,
+const COLUMNS = `number, event_id AS eventId, at_ms AS atMs, kind, actor, actor_id AS actorId, actor_source AS actorSource, request_id AS requestId, appid, user_id AS userId,
   grant_id AS grantId, note`
 type EventRecord = AuditRow & { readonly number: number }
 

@@ -146,6 +146,8 @@ export const tokenSchema: Schema = {
           at_ms      INTEGER NOT NULL,
           kind       TEXT    NOT NULL,
           actor      TEXT    NOT NULL,
+          actor_id   TEXT    NOT NULL, -- empty if appid or user_id says it
+          actor_source TEXT  NOT NULL,
           request_id TEXT    NOT NULL,
           appid      TEXT    NOT NULL,
           user_id    TEXT    NOT NULL,

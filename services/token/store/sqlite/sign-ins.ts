@@ -8,6 +8,7 @@ import {
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import {
+  byWordOf,
   type Hash,
   type NewSignIn,
   noteOnSubject,
@@ -221,19 +222,20 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
       if (!signIn || verdict === 'other_browser') return { verdict, signIn, sessionExpiresAtMs: 0 }
       end.run(signIn.challengeHash)
       const { provider, subject, appid } = signIn
+      const by = byWordOf(provider, cause)
       let sessionExpiresAtMs = 0
       if (verdict === 'created') {
         const { newUserId: userId } = returned
-        effects.createUser(userFrom(signIn, userId, now), cause)
-        if (provider !== '') effects.linkIdentity({ provider, subject }, userId, now, cause)
-        sessionExpiresAtMs = signedIn(signIn, userId, returned, now, cause)
+        effects.createUser(userFrom(signIn, userId, now), by)
+        if (provider !== '') effects.linkIdentity({ provider, subject }, userId, now, by)
+        sessionExpiresAtMs = signedIn(signIn, userId, returned, now, by)
       } else if (verdict === 'signed_in') {
-        sessionExpiresAtMs = signedIn(signIn, facts.owner?.userId ?? '', returned, now, cause)
+        sessionExpiresAtMs = signedIn(signIn, facts.owner?.userId ?? '', returned, now, by)
       } else if (verdict === 'linked') {
-        effects.linkIdentity({ provider, subject }, signIn.linkTo, now, cause)
+        effects.linkIdentity({ provider, subject }, signIn.linkTo, now, by)
       } else if (verdict !== 'expired' && verdict !== 'rejected') {
         const note = `${verdict} ${noteOnSubject(provider, subject)}`
-        record({ kind: 'sign_in.refused', now, cause, appid, userId: facts.owner?.userId ?? signIn.linkTo, note })
+        record({ kind: 'sign_in.refused', now, cause: by, appid, userId: facts.owner?.userId ?? signIn.linkTo, note })
       }
       return { verdict, signIn, sessionExpiresAtMs }
     },

@@ -16,5 +16,6 @@ export const tokenTablesInPostgres = {
   access_tokens: TOKENS_ONE_BY_ONE,
   audit_blocks: null,
   clean_ups: null,
-  audit_events: 'SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note FROM audit_events',
+  audit_events:
+    'SELECT event_id, at_ms, kind, actor, actor_id, actor_source, request_id, appid, user_id, grant_id, note FROM audit_events',
 }
