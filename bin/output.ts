@@ -140,6 +140,18 @@ export function message(text: string): void {
   process.stderr.write(`${harmlessLines(text)}\n`)
 }
 
+const PROGRESS_MS = 5_000
+
+/** Says how far a long work is, every few seconds. */
+export function progress(): (text: string) => void {
+  let saidAt = performance.now()
+  return (text) => {
+    if (performance.now() - saidAt < PROGRESS_MS) return
+    saidAt = performance.now()
+    message(text)
+  }
+}
+
 function shown(cell: Cell): string {
   if (cell === null || cell === undefined) return '-'
   if (typeof cell === 'boolean') return cell ? 'yes' : 'no'

@@ -7,10 +7,8 @@ import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { isThere } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
-import { message, printRows } from '../output.js'
+import { message, printRows, progress } from '../output.js'
 import { command, group, type Json } from './command.js'
-
-const PROGRESS_MS = 5_000
 
 const NOTES = `
 Copies token.db and survey.db of DATA_DIR to where the service will look for them: set TOKEN_DATABASE_URL and
@@ -34,7 +32,9 @@ export function addStoreCommands(program: Command): void {
 async function copy({ json }: Json): Promise<void> {
   const { copyStores } = await import('../../services/storage/copy/copy-stores.js') // loads all of pg: only here
   try {
-    print(await copyStores(jobsOf(readConfig(process.env)), progress()), json)
+    const say = progress()
+    const onProgress = (table: string, rows: number, total: number) => say(`${table}: ${rows} of ${total} rows`)
+    print(await copyStores(jobsOf(readConfig(process.env)), onProgress), json)
   } catch (error) {
     if (error instanceof CopyRefused) throw new CommandError(error.message, EXIT.failure, error.hint)
     throw error
@@ -60,16 +60,6 @@ function jobsOf({ dataDir, tokenDatabase, surveyDatabase }: Config): Job[] {
   if (jobs.length > 0) return jobs
   const hint = 'set DATA_DIR, and TOKEN_DATABASE_URL and SURVEY_DATABASE_URL to postgres:// addresses'
   throw new CommandError(`there is nothing to copy in ${dataDir}`, EXIT.failure, hint)
-}
-
-/** Reports how far the copy is, every few seconds. */
-function progress(): (table: string, rows: number, total: number) => void {
-  let saidAt = performance.now()
-  return (table, rows, total) => {
-    if (performance.now() - saidAt < PROGRESS_MS) return
-    saidAt = performance.now()
-    message(`${table}: ${rows} of ${total} rows`)
-  }
 }
 
 /** @throws CommandError when a table differs. */

@@ -11,17 +11,15 @@ import {
   SurveyView,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { inBatches } from '../../services/rpc/batches.js'
-import { compileRules, violationInWords } from '../../services/rpc/validation.js'
 import { inParts } from '../../services/storage/in-parts.js'
-import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../services/survey/contradictions.js'
-import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
+import { MAX_DOCUMENT_BYTES } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, pagesOfUsers, type SurveyOperator } from '../compose/operator.js'
-import { DuplicateMember, parseExactly } from '../exact-json.js'
-import { CommandError, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
+import { isUnanswered, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { command, group, type Json } from './command.js'
 import { readFileOrInput } from './input.js'
 import { surveyIds } from './options.js'
+import { NO_CREATOR, surveysIn } from './survey-file.js'
 import { userIdOf } from './usernames.js'
 
 interface ImportOptions extends Json {
@@ -34,10 +32,6 @@ interface FilterOptions extends Json {
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
-/** Members that are not read are named up to this many times: a file from another system may have one in every question. */
-const MAX_WARNINGS = 10
-/** `creator_user_id` differs from app to app (decisions 26), and an export is for none. */
-const NO_CREATOR = 0
 
 const IMPORT_NOTES = `
 A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
@@ -91,7 +85,7 @@ export function addSurveyCommands(program: Command): void {
 }
 
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
-  const surveys = await surveysOf(file === '-' ? 'standard input' : file, await readFileOrInput(file, MAX_FILE_BYTES))
+  const surveys = await surveysIn(file === '-' ? 'standard input' : file, await readFileOrInput(file, MAX_FILE_BYTES))
   const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, ['survey_id', 'hash', STATE, 'title'], { json })
@@ -192,78 +186,6 @@ const states: Record<SurveyState, string> = {
 
 /** A column. */
 const STATE = ['state', ({ state }: { readonly state: SurveyState }) => states[state]] as const
-
-const BYTE_ORDER_MARK = /^\ufeff/
-
-/** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming where it is in the file. */
-async function surveysOf(source: string, text: string): Promise<Survey[]> {
-  const { surveyFromJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
-  if (text.trim() === '') throw new CommandError(`${source} is empty`) // trim removes a byte order mark too
-  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
-  const list = Array.isArray(json) ? json : [json]
-  if (list.length === 0) throw new CommandError(`${source} holds no survey`)
-  const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
-  const validate = compileRules(SurveySchema)
-  const ignored: string[] = []
-  const surveys = list.map((entry, at) => {
-    try {
-      const survey = surveyFromJson(entry)
-      for (const member of membersBeside(surveyToJson(survey, NO_CREATOR), entry))
-        ignored.push(`${where(at)}: ${member} is not a member of a survey`)
-      for (const one of removeMisplaced(survey)) ignored.push(`${where(at)}: ${inWords(one)}`)
-      const violation = validate(survey)
-      const refusal = violation ? violationInWords(violation) : contradictionIn(survey)
-      if (refusal !== undefined) throw new Error(refusal)
-      return survey
-    } catch (error) {
-      throw new CommandError(`${where(at)}: ${error instanceof Error ? error.message : 'is no survey'}`)
-    }
-  })
-  const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
-  if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
-  for (const one of ignored.slice(0, MAX_WARNINGS)) message(`${one.replaceAll('\n', ' ')} and was ignored`)
-  if (ignored.length > MAX_WARNINGS) message(`and ${ignored.length - MAX_WARNINGS} more that were ignored`)
-  return surveys
-}
-
-/** A file from another system may give every question the members of all types; the service would refuse them. */
-function removeMisplaced(survey: Survey): Misplaced[] {
-  const misplaced = misplacedIn(survey)
-  for (const { question, member } of misplaced) {
-    if (member === 'subTitles') question.subTitles = []
-    else delete question[member]
-  }
-  return misplaced
-}
-
-function parsed(source: string, text: string): unknown {
-  try {
-    return parseExactly(text)
-  } catch (error) {
-    if (error instanceof DuplicateMember)
-      throw new CommandError(`${source}: ${error.message}${place(text, error.position)}`)
-    const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
-    const where = position === undefined ? '' : place(text, Number(position)) // Node does not always tell
-    throw new CommandError(`${source} is not JSON${where}`)
-  }
-}
-
-function place(text: string, position: number): string {
-  const lines = text.slice(0, position).split('\n')
-  return `: line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`
-}
-
-/** Where `given` has members that `known` lacks; a misspelt one would be lost without a word. */
-function membersBeside(known: unknown, given: unknown, path = ''): string[] {
-  if (typeof known !== 'object' || known === null || typeof given !== 'object' || given === null) return []
-  const all = new Map(Object.entries(known))
-  return Object.entries(given).flatMap(([name, value]) => {
-    const at = Array.isArray(given) ? `${path}[${name}]` : path === '' ? name : `${path}.${name}`
-    if (all.has(name)) return membersBeside(all.get(name), value, at)
-    const isNothing = Array.isArray(value) && value.length === 0 // subTitles of a question that has none
-    return isNothing ? [] : [at]
-  })
-}
 
 /**
  * As many at a time as one call takes. Surveys with an id come first, otherwise the order is kept: a new survey could be

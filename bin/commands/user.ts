@@ -185,9 +185,7 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
     return { user_id, username, surveys }
   })
   printRow(deleted, { json })
-  message(
-    `${deleted.username || deleted.user_id} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`,
-  )
+  message(`${deleted.username} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`)
 }
 
 /** Deletes a user whose surveys are deleted already, and says so if it fails. */

@@ -456,10 +456,11 @@ describe('users', () => {
   test('the deletion of a user without a name deletes no surveys of others', async () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
-    await service.json(['user', 'create', '--external-id', '4711'])
+    const { user_id } = await service.json<{ user_id: string }>(['user', 'create', '--external-id', '4711'])
     const input = JSON.stringify({ title: 'mine', pages: [] })
     for (const owner of ['li.wei', 'external_id:4711'])
       await service.json(['survey', 'import', '-', '--owner', owner], { input })
+    expect(await service.json(['survey', 'list'])).toMatchObject([{ owner: 'li.wei' }, { owner: `~${user_id}` }])
     await service.json(['user', 'disable', 'external_id:4711'])
     expect(await service.json(['user', 'delete', 'external_id:4711'])).toMatchObject({ surveys: 1 })
     expect(await service.json(['survey', 'list'])).toMatchObject([{ owner: 'li.wei' }])
