@@ -34,7 +34,7 @@ startAlone()
 buildIfNeeded()
 const { Database } = await importOfDist('services/storage/sqlite/driver.js')
 const { openSqliteTokenStore } = await importOfDist('services/token/store/sqlite/sqlite-token-store.js')
-const { packTokens } = await importOfDist('services/token/store/sqlite/packed-tokens.js')
+const { packTokens } = await importOfDist('services/token/store/sqlite/grant-row.js')
 const rows = []
 for (const grants of options.grants) rows.push(await measure(grants))
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))

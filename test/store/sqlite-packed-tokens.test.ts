@@ -5,7 +5,7 @@ import {
   packTime,
   packTokens,
   unpackTokens,
-} from '../../services/token/store/sqlite/packed-tokens.js'
+} from '../../services/token/store/sqlite/grant-row.js'
 import { hashOf, NOW } from './token-store-verbs.js'
 
 const tokens = ['newest', 'second', 'first'].map((name, at) => ({ hash: hashOf(name), expiresAtMs: NOW + 3 - at }))

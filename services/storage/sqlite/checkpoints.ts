@@ -5,8 +5,8 @@
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
 import { SIDE_THREAD } from '../side-thread.js'
-import type { DatabaseFile, Progress } from './database-file.js'
 import { driverPath } from './driver.js'
+import type { DatabaseFile, Progress } from './flushed-files.js'
 import { type Connection, isIoError } from './open.js'
 
 /** Pages in the log at which a checkpoint begins: 32 MiB. A page that changed often meanwhile is copied once. */

@@ -5,8 +5,7 @@ import { type Cause, isOver, type Until } from '../cause.js'
 import { afterNextTurn, Queue } from '../queue.js'
 import { StoreUnavailable } from '../store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
-import { DatabaseFile, type Flush } from './database-file.js'
-import { LogFile } from './log-file.js'
+import { DatabaseFile, type Flush, LogFile } from './flushed-files.js'
 import { BUSY_TIMEOUT_MS, type Connection, explained, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
 export interface GroupCommitOptions {

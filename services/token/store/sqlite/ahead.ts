@@ -1,7 +1,7 @@
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { CLOCK_SKEW_MS } from '../token-store.js'
+import { packTokens, unpackTokens } from './grant-row.js'
 import type { KeptTokens } from './kept-tokens.js'
-import { packTokens, unpackTokens } from './packed-tokens.js'
 
 /** The events among which those of a clock that was ahead are looked for: the last written. */
 const EVENTS = 1_000

@@ -47,8 +47,8 @@ export function appWrites(
   insertSecret: (secret: AppSecretRow) => void,
   addAppSecret: (secret: AppSecretRow, now: number, cause: Cause) => 'added' | 'no_app' | 'name_taken',
   endUnusedCodes: {
-    ofApp(appid: string, now: number): void
-    ofRedirectUri(appid: string, redirectUri: string, now: number): void
+    ofApp(of: { readonly appid: string; readonly now: number }): void
+    ofRedirectUri(of: { readonly appid: string; readonly redirectUri: string; readonly now: number }): void
   },
 ) {
   const findApp = appFinder(db)
@@ -81,7 +81,7 @@ export function appWrites(
       if (changed.length === 0) return before
       update.run(toRecord(after))
       for (const redirectUri of removedRedirectUris(before, after))
-        endUnusedCodes.ofRedirectUri(appid, redirectUri, now)
+        endUnusedCodes.ofRedirectUri({ appid, redirectUri, now })
       record({ kind: 'app.updated', now, cause, appid, note: changed.join(', ') })
       return after
     },
@@ -91,7 +91,7 @@ export function appWrites(
       if (!before || before.isDisabled === isDisabled) return before
       const after = { ...before, isDisabled }
       update.run(toRecord(after))
-      if (isDisabled) endUnusedCodes.ofApp(appid, now)
+      if (isDisabled) endUnusedCodes.ofApp({ appid, now })
       record({ kind: isDisabled ? 'app.disabled' : 'app.enabled', now, cause, appid })
       return after
     },

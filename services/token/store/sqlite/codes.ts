@@ -1,5 +1,4 @@
-// A code is the beginning of a grant: issuing it writes the row that its exchange completes (grants.ts).
-
+// A code is the beginning of a grant: issuing it writes the row that its exchange completes.
 import {
   type IssuingVerdict,
   judgeIssuing,
@@ -16,8 +15,8 @@ import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import { appFinder } from './apps.js'
 import type { RecordEvent } from './audit.js'
-import type { CompleteGrant, EndGrant } from './grants.js'
-import { inSlotsOf, placeNumber, takeSlot } from './places.js'
+import { inSlotsOf, packTokens, placeNumber, requireOnePlace, takeSlot } from './grant-row.js'
+import { type EndGrant, IS_GRANT } from './grants.js'
 import type { FindAuthentication } from './secrets.js'
 import type { IsOpenSession } from './sessions.js'
 
@@ -33,35 +32,21 @@ const CLOSED_AFTER_MS = 20 * 60_000
 
 /** End unused codes, as revoking and disabling do. */
 export function unusedCodeEnders(db: Connection) {
-  const ofApp = db.prepare<[{ appid: string; now: number }]>(
-    // Index grants_by_app.
-    `UPDATE grants SET ${END} WHERE appid = :appid AND ${IS_UNUSED}`,
-  )
-  const ofRedirectUri = db.prepare<[{ appid: string; redirectUri: string; now: number }]>(
-    // Index grants_by_app.
-    `UPDATE grants SET ${END} WHERE appid = :appid AND redirect_uri = :redirectUri AND ${IS_UNUSED}`,
-  )
-  const ofUser = db.prepare<[{ userId: string; now: number }]>(
-    // Index grants_open, for each app.
-    `UPDATE grants SET ${END} WHERE user_id = :userId AND appid IN (SELECT appid FROM apps) AND ${IS_UNUSED}`,
-  )
-  const ofAppAndUser = db.prepare<[{ appid: string; userId: string; now: number }]>(
-    // Index grants_open.
-    `UPDATE grants SET ${END} WHERE user_id = :userId AND appid = :appid AND ${IS_UNUSED}`,
-  )
+  const ender = <Whose extends object>(whose: string) => {
+    const end = db.prepare<[Whose & { readonly now: number }]>(
+      `UPDATE grants SET ${END} WHERE ${whose} AND ${IS_UNUSED}`,
+    )
+    return (of: Whose & { readonly now: number }): void => void end.run(of)
+  }
   return {
-    ofApp(appid: string, now: number): void {
-      ofApp.run({ appid, now })
-    },
-    ofRedirectUri(appid: string, redirectUri: string, now: number): void {
-      ofRedirectUri.run({ appid, redirectUri, now })
-    },
-    ofUser(userId: string, now: number): void {
-      ofUser.run({ userId, now })
-    },
-    ofAppAndUser(appid: string, userId: string, now: number): void {
-      ofAppAndUser.run({ appid, userId, now })
-    },
+    // Index grants_by_app.
+    ofApp: ender<{ appid: string }>('appid = :appid'),
+    // Index grants_by_app.
+    ofRedirectUri: ender<{ appid: string; redirectUri: string }>('appid = :appid AND redirect_uri = :redirectUri'),
+    // Index grants_open, for each app.
+    ofUser: ender<{ userId: string }>('user_id = :userId AND appid IN (SELECT appid FROM apps)'),
+    // Index grants_open.
+    ofAppAndUser: ender<{ appid: string; userId: string }>('user_id = :userId AND appid = :appid'),
   }
 }
 
@@ -152,13 +137,12 @@ interface CodeDeps {
   readonly record: RecordEvent
   readonly findAuthentication: FindAuthentication
   readonly isOpenSession: IsOpenSession
-  readonly completeGrant: CompleteGrant
   readonly endGrant: EndGrant
 }
 
 export function codeWrites(db: Connection, deps: CodeDeps) {
   const findCode = codeFinder(db)
-  return { ...issueWrites(db, findCode, deps), ...redeemWrites(findCode, deps) }
+  return { ...issueWrites(db, findCode, deps), ...redeemWrites(db, findCode, deps) }
 }
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession }: CodeDeps) {
@@ -214,7 +198,53 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
   }
 }
 
-function redeemWrites(findCode: FindCode, { record, findAuthentication, completeGrant, endGrant }: CodeDeps) {
+/** Parameters of the statement that turns an unused code into a grant, in order. */
+type Completion = [
+  grantId: string,
+  openid: string,
+  refreshTokenHash: Hash,
+  createdAtMs: number,
+  lastUsedAtMs: number,
+  expiresAtMs: number,
+  accessTokens: Buffer,
+  place: bigint,
+]
+
+function redeemWrites(db: Connection, findCode: FindCode, { record, findAuthentication, endGrant }: CodeDeps) {
+  const insertOpenid = db.prepare<[string, string, string]>(
+    'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
+  )
+  const findOpen = db.prepare<[{ appid: string; userId: string; max: number }], Open & { grantId: string }>(
+    // Index grants_open. Most users have so few grants to an app that no row is read.
+    `SELECT grant_id AS grantId, created_at_ms AS beganAtMs, expires_at_ms AS expiresAtMs FROM grants
+     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId AND appid = +:appid AND revoked_at_ms IS NULL) >= :max
+       AND user_id = +:userId AND appid = +:appid AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
+  )
+  const complete = db.prepare<Completion>(
+    // Primary key.
+    `UPDATE grants
+     SET redirect_uri = NULL, grant_id = ?, openid = ?, refresh_token_hash = ?, created_at_ms = ?, last_used_at_ms = ?,
+       expires_at_ms = ?, access_tokens = ?
+     WHERE place = ?`,
+  )
+
+  /** Turns the code into a grant with its first tokens; returns the openid. */
+  function completeGrant(redemption: Redemption, code: CodeRow, now: number, cause: Cause): string {
+    const { appid, userId } = code
+    const { codeHash, grantId, refreshTokenHash, refreshTokenExpiresAtMs, maxGrants: max } = redemption
+    const openid = code.openid ?? redemption.newOpenid
+    if (code.openid === null) insertOpenid.run(appid, userId, openid)
+    for (const surplus of surplusOf(findOpen.all({ appid, userId, max }), max, now)) {
+      endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
+    }
+    requireOnePlace(refreshTokenHash, codeHash)
+    requireOnePlace(redemption.accessTokenHash, codeHash)
+    const { accessTokenHash: hash, accessTokenExpiresAtMs: expiresAtMs } = redemption
+    const accessTokens = packTokens([{ hash, expiresAtMs }])
+    complete.run(grantId, openid, refreshTokenHash, now, now, refreshTokenExpiresAtMs, accessTokens, code.place)
+    return openid
+  }
+
   /** The audit event of a replay, and the end of the grant if it has that effect. */
   function replay(code: CodeRow, verdict: ReplayVerdict, now: number, cause: Cause): RedemptionResult {
     const { appid, userId, grantId } = code

@@ -1,26 +1,13 @@
 import type { Statement } from 'better-sqlite3'
-import { type Open, surplusOf } from '../../../protocol/surplus.js'
 import type { Cause } from '../../../storage/cause.js'
 import { cutPage, formatTimePosition, type Page, type PageOf, parseTimePosition } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
-import type { GrantRow, Hash, Redemption, Revocation, TokenStore } from '../token-store.js'
+import type { GrantRow, Revocation, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import { NEWEST_EXPIRY, packTime, packTokens, unpackTime } from './packed-tokens.js'
-import { requireOnePlace } from './places.js'
+import { NEWEST_EXPIRY, packTime, unpackTime } from './grant-row.js'
 
 /** SQL: not just a code any more. */
-const IS_GRANT = 'created_at_ms IS NOT NULL'
-
-/** What the code says of its grant: where its row is, and the user's openid for the app, null when it sees them first. */
-interface UnusedCode {
-  readonly place: bigint
-  readonly appid: string
-  readonly userId: string
-  readonly openid: string | null
-}
-
-/** Turns an unused code into a grant with its first tokens; returns the openid. */
-export type CompleteGrant = (redemption: Redemption, code: UnusedCode, now: number, cause: Cause) => string
+export const IS_GRANT = 'created_at_ms IS NOT NULL'
 
 /** Revokes a grant that is not revoked yet; does nothing to any other. */
 export type EndGrant = (grantId: string, now: number, cause: Cause, note: string) => void
@@ -47,53 +34,6 @@ export function userGrantsEnder(db: Connection, endGrant: EndGrant) {
     .pluck()
   return (userId: string, now: number, cause: Cause, note: string): void => {
     for (const grantId of find.all(userId)) endGrant(grantId, now, cause, note)
-  }
-}
-
-/** Parameters of the statement that completes a grant, in order. */
-type Completion = [
-  grantId: string,
-  openid: string,
-  refreshTokenHash: Hash,
-  createdAtMs: number,
-  lastUsedAtMs: number,
-  expiresAtMs: number,
-  accessTokens: Buffer,
-  place: bigint,
-]
-
-export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGrant {
-  const insertOpenid = db.prepare<[string, string, string]>(
-    'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
-  )
-  const findOpen = db.prepare<[{ appid: string; userId: string; max: number }], Open & { grantId: string }>(
-    // Index grants_open. Most users have so few grants to an app that no row is read.
-    `SELECT grant_id AS grantId, created_at_ms AS beganAtMs, expires_at_ms AS expiresAtMs FROM grants
-     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId AND appid = +:appid AND revoked_at_ms IS NULL) >= :max
-       AND user_id = +:userId AND appid = +:appid AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
-  )
-  const complete = db.prepare<Completion>(
-    // Primary key.
-    `UPDATE grants
-     SET redirect_uri = NULL, grant_id = ?, openid = ?, refresh_token_hash = ?, created_at_ms = ?, last_used_at_ms = ?,
-       expires_at_ms = ?, access_tokens = ?
-     WHERE place = ?`,
-  )
-
-  return (redemption, code, now, cause) => {
-    const { appid, userId } = code
-    const { codeHash, grantId, refreshTokenHash, refreshTokenExpiresAtMs, maxGrants: max } = redemption
-    const openid = code.openid ?? redemption.newOpenid
-    if (code.openid === null) insertOpenid.run(appid, userId, openid)
-    for (const surplus of surplusOf(findOpen.all({ appid, userId, max }), max, now)) {
-      endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
-    }
-    requireOnePlace(refreshTokenHash, codeHash)
-    requireOnePlace(redemption.accessTokenHash, codeHash)
-    const { accessTokenHash: hash, accessTokenExpiresAtMs: expiresAtMs } = redemption
-    const accessTokens = packTokens([{ hash, expiresAtMs }])
-    complete.run(grantId, openid, refreshTokenHash, now, now, refreshTokenExpiresAtMs, accessTokens, code.place)
-    return openid
   }
 }
 
@@ -166,7 +106,7 @@ function toGrantRow({ atMs, accessExpiry, revokedAtMs, ...row }: GrantRecord): G
 export function grantWrites(
   db: Connection,
   endGrant: EndGrant,
-  endUnusedCodes: (appid: string, userId: string, now: number) => void,
+  endUnusedCodes: (of: { readonly appid: string; readonly userId: string; readonly now: number }) => void,
 ) {
   const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
     // Index grants_by_id.
@@ -184,7 +124,7 @@ export function grantWrites(
       if (!grant) return 'not_found'
       if (grant.revokedAtMs !== null) return 'already_revoked'
       endGrant(grantId, now, cause, '')
-      endUnusedCodes(grant.appid, grant.userId, now)
+      endUnusedCodes({ appid: grant.appid, userId: grant.userId, now })
       return 'revoked'
     },
 
@@ -193,7 +133,7 @@ export function grantWrites(
       if (grant?.userId !== userId) return 'not_found'
       const left = findOthers.all(userId, grant.appid)
       for (const each of left) endGrant(each.grantId, now, cause, '')
-      endUnusedCodes(grant.appid, userId, now)
+      endUnusedCodes({ appid: grant.appid, userId, now })
       return left.length > 0 ? 'revoked' : 'already_revoked'
     },
   }

@@ -5,20 +5,8 @@ import type { AccessTokenRow, AuditKind, Hash, PresentedToken } from '../token-s
 /** A few tens of MiB. At this number all are dropped and looked up again. */
 const MAX_TOKENS = 50_000
 
-/** What alters no token that was kept. Whatever else happens, except to one grant, all are dropped. */
-const HARMLESS: ReadonlySet<AuditKind> = new Set([
-  'user.created',
-  'identity.linked',
-  'sign_in.accepted',
-  'sign_in.rejected',
-  'sign_in.contradicted',
-  'sign_in.refused',
-  'session.started',
-  'session.ended',
-  'code.issued',
-  'code.exchanged',
-  'code.replayed',
-])
+/** Events of what alters no token. Whatever else happens, except to one grant, all are dropped. */
+const HARMLESS = /^(code|identity|secret|session|sign_in)\./
 
 /** Access tokens that were looked up, kept until a write may have changed them. Why they are never stale: see Kept. */
 export class KeptTokens {
@@ -45,7 +33,7 @@ export class KeptTokens {
   /** Called for every event, inside its transaction. */
   changed(kind: AuditKind, grantId: string): void {
     if (kind === 'token.refreshed' || kind === 'grant.revoked') this.forgetGrant(grantId)
-    else if (!HARMLESS.has(kind)) this.forgetAll()
+    else if (!HARMLESS.test(kind)) this.forgetAll()
   }
 
   forgetGrant(grantId: string): void {

@@ -109,7 +109,7 @@ export const tokenSchema: Schema = {
         -- which comes in crowds, then changes one row and two indexes; and what is new lies together in each of the two, so
         -- that exchanges share pages. A refresh changes one row and no index. What is looked for by place needs no index.
         CREATE TABLE grants (
-          place              INTEGER PRIMARY KEY, -- of its code and its tokens, or the next free one: see places.ts
+          place              INTEGER PRIMARY KEY, -- of its code and its tokens, or the next free one: see grant-row.ts
           appid              TEXT    NOT NULL REFERENCES apps,
           user_id            TEXT    NOT NULL REFERENCES users,
           scope              TEXT    NOT NULL,
@@ -124,7 +124,7 @@ export const tokenSchema: Schema = {
           last_used_at_ms    INTEGER,
           expires_at_ms      INTEGER NOT NULL, -- the code; from the exchange on the refresh token
           revoked_at_ms      INTEGER,
-          access_tokens      BLOB    NOT NULL DEFAULT x'' CHECK (length(access_tokens) % 38 = 0), -- see packed-tokens.ts
+          access_tokens      BLOB    NOT NULL DEFAULT x'' CHECK (length(access_tokens) % 38 = 0), -- see grant-row.ts
           CHECK (iif(created_at_ms IS NULL,
             redirect_uri IS NOT NULL AND grant_id IS NULL,
             redirect_uri IS NULL AND grant_id IS NOT NULL AND refresh_token_hash IS NOT NULL))

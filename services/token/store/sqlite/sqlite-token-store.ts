@@ -10,7 +10,7 @@ import { aheadWrites } from './ahead.js'
 import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
-import { grantCompleter, grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
+import { grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
 import { identityReads, identityWrites } from './identities.js'
 import { importWrites } from './imports.js'
 import { KeptTokens } from './kept-tokens.js'
@@ -130,7 +130,6 @@ export function tokenStoreWrites(db: Connection, kept: KeptTokens) {
   const findAuthentication = authenticationFinder(db)
   const unusedCodes = unusedCodeEnders(db)
   const endGrant = grantEnder(db, record)
-  const completeGrant = grantCompleter(db, endGrant)
   const isUnchangedUser = unchangedUserFinder(db)
   const isOpenSession = openSessionFinder(db)
   const secrets = secretWrites(db, record, insertSecret)
@@ -146,7 +145,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptTokens) {
     ...sessions,
     ...signInWrites(db, record, { findUserById, ...users, ...identities, ...sessions }),
     ...importWrites(db, { ...users, ...identities }),
-    ...codeWrites(db, { record, findAuthentication, isOpenSession, completeGrant, endGrant }),
+    ...codeWrites(db, { record, findAuthentication, isOpenSession, endGrant }),
     ...tokenWrites(db, { record, findAuthentication }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),

@@ -1,4 +1,4 @@
-import { TOKENS_ONE_BY_ONE } from './packed-tokens.js'
+import { TOKENS_ONE_BY_ONE } from './grant-row.js'
 
 /**
  * Where the tables of this schema differ from PostgreSQL's: how the rows of its table are selected here, or null for a table

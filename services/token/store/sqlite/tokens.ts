@@ -11,9 +11,8 @@ import {
   termsOf,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import { findExpiry, inSlotsOf, packTokens, placeNumber, requireOnePlace, unpackTokens } from './grant-row.js'
 import type { KeptTokens } from './kept-tokens.js'
-import { findExpiry, packTokens, unpackTokens } from './packed-tokens.js'
-import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
 import type { FindAuthentication } from './secrets.js'
 
 /** Columns of the lookup below, in its order. */

@@ -1,8 +1,8 @@
 import type { Connection } from '../../../storage/sqlite/open.js'
 import type { Removed, TokenStore } from '../token-store.js'
 import { BLOCK } from './audit.js'
+import { expiriesOf, NEWEST_EXPIRY, packTime } from './grant-row.js'
 import type { KeptTokens } from './kept-tokens.js'
-import { expiriesOf, NEWEST_EXPIRY, packTime } from './packed-tokens.js'
 
 /** Events examined per event that may be removed: some at the front may be from a clock that was ahead. */
 const LOOKS = 8

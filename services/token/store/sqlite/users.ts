@@ -90,7 +90,7 @@ export function unchangedUserFinder(db: Connection): IsUnchangedUser {
 export function userWrites(
   db: Connection,
   record: RecordEvent,
-  endUnusedCodesOfUser: (userId: string, now: number) => void,
+  endUnusedCodesOfUser: (of: { readonly userId: string; readonly now: number }) => void,
   endGrantsOfUser: (userId: string, now: number, cause: Cause, note: string) => void,
 ) {
   const { findUser, findUserById, findUserByExternalId } = userFinders(db)
@@ -162,7 +162,7 @@ export function userWrites(
       setDisabled.run(Number(isDisabled), userId)
       if (isDisabled) {
         removeSessions.run(userId)
-        endUnusedCodesOfUser(userId, now)
+        endUnusedCodesOfUser({ userId, now })
       }
       record({ kind: isDisabled ? 'user.disabled' : 'user.enabled', now, cause, userId })
       return { ...before, isDisabled }
@@ -172,7 +172,7 @@ export function userWrites(
       if (!findUserById(userId)) return false
       setPassword.run(passwordHash, userId)
       removeSessions.run(userId)
-      endUnusedCodesOfUser(userId, now)
+      endUnusedCodesOfUser({ userId, now })
       record({ kind: 'user.password_set', now, cause, userId })
       return true
     },
