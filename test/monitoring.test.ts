@@ -35,7 +35,6 @@ async function exposed(): Promise<Map<string, Set<string>>> {
     metrics.call({ ...call, code: undefined, reason: undefined })
     metrics.call({ ...call, code: Code.Unauthenticated, reason: ErrorReason.INVALID_CREDENTIALS })
   }
-  metrics.removed({ codes: 1, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
   metrics.certificate('token.pem', 0)
   metrics.commit('token', 1, 1)
   metrics.replayed('revoked_grant')
@@ -115,7 +114,6 @@ function measure(metrics: Metrics): void {
   metrics.replayed('revoked_grant')
   metrics.unexpected()
   metrics.dropped()
-  metrics.removed({ codes: 5, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
 }
 
 describe('metrics', () => {
@@ -145,7 +143,6 @@ describe('metrics', () => {
       'survey_auth_refused_total{method="ListApps",reason="internal"}': 1,
       'survey_auth_refused_total{method="SignIn",reason="invalid_credentials"}': 1,
       'survey_auth_refused_total{method="SignIn",reason="deadline_exceeded"}': 1,
-      'survey_auth_removed_rows_total{table="codes"}': 5,
       'survey_auth_tls_certificate_end_timestamp_seconds{file="token.pem"}': 1_800_000_000,
     })
   })

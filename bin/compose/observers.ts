@@ -65,10 +65,7 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
 function ofJanitor(database: string, log: Log, metrics: Metrics | undefined): JanitorObserver {
   let isWaiting = false
   return {
-    onRemoved(removed) {
-      log.removed(removed)
-      metrics?.removed(removed)
-    },
+    onRemoved: log.removed,
     onShortened(rows) {
       log.warning(
         `a clock that was ahead has issued ${rows} codes, grants, tokens or sessions: they are good no longer than their lifetime from now`,

@@ -176,12 +176,10 @@ class Assembly {
     if (where.port === 0) return undefined
     const admin = await startAdminHttp({
       ...where,
-      isRunning: () => this.#stage === 'running',
       notReady: () => this.#notReady(),
       metrics: this.#metrics,
-      onLost: (error) => this.#log.failure('the admin port no longer answers', error),
     }).catch((error) => Promise.reject(cannotListen(where, 'ADMIN_PORT', error)))
-    this.#undo.push(() => admin.close())
+    this.#undo.push(async () => admin.close())
     return urlOf({ ...where, port: admin.port })
   }
 

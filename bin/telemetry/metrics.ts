@@ -3,13 +3,12 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { RequestRecord } from '../../gateway/app.js'
 import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
-import { codeName, type RemovedRows, reasonName } from './log.js'
+import { codeName, reasonName } from './log.js'
 
 export interface Metrics {
   readonly contentType: string
   request(record: RequestRecord): void
   call(record: CallRecord): void
-  removed(removed: RemovedRows): void
   /** A used code that was sent again. */
   replayed(effect: ReplayEffect): void
   /** A commit of SQLite and the writes that shared it. */
@@ -80,12 +79,6 @@ export function createMetrics(): Metrics {
     buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
     registers,
   })
-  const removedRows = new Counter({
-    name: 'survey_auth_removed_rows_total',
-    help: 'ended rows that the janitor removed',
-    labelNames: ['table'],
-    registers,
-  })
   const cleanUpWaits = new Gauge({
     name: 'survey_auth_clean_up_waits',
     help: 'whether the janitor waits because the clock is far from its last round: 1 or 0',
@@ -123,9 +116,6 @@ export function createMetrics(): Metrics {
     commit(store, writes, durationMs) {
       commitWrites.observe({ store }, writes)
       commitSeconds.observe({ store }, durationMs / 1000)
-    },
-    removed(removed) {
-      for (const [table, count] of Object.entries(removed)) removedRows.inc({ table }, count)
     },
     unexpected: () => unexpected.inc(),
     dropped: () => dropped.inc(),

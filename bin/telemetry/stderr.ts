@@ -26,16 +26,15 @@ export interface Stderr {
 /**
  * Lines of many requests are written together: a write for each would cost as much as a quarter of the request. What cannot be
  * written stays, and is tried again with the next line or in a moment.
- * `onLost` is told what was lost, and why.
+ * `onLost` is told how much was lost.
  */
 export function openStderr(onLost: (text: string) => void): Stderr {
   const stderr = fstatSync(process.stderr.fd)
-  /** Why the last write failed. */
-  let failure: string | undefined
+  let hasFailed = false
   let hasEnded = false
   process.once('exit', () => {
     try {
-      if (failure === undefined && !hasEnded) destination.flushSync() // on a full disk it would never return
+      if (!hasFailed && !hasEnded) destination.flushSync() // on a full disk it would never return
     } catch {
       // the reader is slow, and this end is not an orderly one
     }
@@ -50,13 +49,13 @@ export function openStderr(onLost: (text: string) => void): Stderr {
     periodicFlush: WRITE_WITHIN_MS,
     retryEAGAIN: () => false, // or it would keep the process from ending
   })
-  destination.on('error', (error) => {
-    failure = errorCode(error, 'unknown')
+  destination.on('error', () => {
+    hasFailed = true
   })
   destination.on('write', () => {
-    failure = undefined
+    hasFailed = false
   })
-  tellOfLost(destination, () => failure, onLost)
+  tellOfLost(destination, onLost)
   return {
     destination,
     async end(byMs) {
@@ -98,18 +97,14 @@ function flush(destination: Destination): Promise<string> {
   return new Promise((resolve) => destination.flush((error) => resolve(errorCode(error, 'ok'))))
 }
 
-function tellOfLost(destination: Destination, failure: () => string | undefined, onLost: (text: string) => void): void {
+function tellOfLost(destination: Destination, onLost: (text: string) => void): void {
   let lostBytes = 0
-  let why = ''
   destination.on('drop', (line: string) => {
     lostBytes += Buffer.byteLength(line)
-    const code = failure()
-    const isUnread = code === undefined || code === 'EAGAIN'
-    why = isUnread ? 'nobody read stderr' : `stderr could not be written (${code})`
   })
   destination.on('drain', () => {
     if (lostBytes === 0) return
-    const text = `${lostBytes} bytes of the log were lost: ${why}`
+    const text = `${lostBytes} bytes of the log were lost: stderr was not read, or could not be written`
     lostBytes = 0
     onLost(text)
   })
