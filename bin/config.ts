@@ -138,6 +138,7 @@ function contradictions(config: Partial<Config>): ConfigProblem[] {
   const isOneFile = isOfOther(token, survey) || isOfOther(survey, token)
   const socket = typeof rpcListen === 'object' && rpcListen.kind === 'unix' ? path.resolve(rpcListen.path) : undefined
   const isNoSocket = socket !== undefined && [token, survey].some((database) => isOfDatabase(socket, database))
+  const isNoWayIn = config.passwordSignIn === 'off' && config.signInUrl === undefined && config.oidcProvidersFile === ''
   const isOnePort = !!port && port === config.adminPort && !!host && host === config.adminHost
   const isIdleLonger = isMore(config.sessionIdleSeconds, config.sessionTtlSeconds)
   const areHeadersLonger = isMore(config.httpHeadersTimeoutSeconds, config.httpRequestTimeoutSeconds)
@@ -145,6 +146,8 @@ function contradictions(config: Partial<Config>): ConfigProblem[] {
     isIdleLonger && problem('SESSION_IDLE_SECONDS', 'must not be more than SESSION_TTL_SECONDS'),
     areHeadersLonger && problem('HTTP_HEADERS_TIMEOUT_SECONDS', 'must not be more than HTTP_REQUEST_TIMEOUT_SECONDS'),
     isOnePort && problem('ADMIN_PORT', 'must differ from PORT on the same address'),
+    isNoWayIn &&
+      problem('PASSWORD_SIGN_IN', 'must be on without SIGN_IN_URL and OIDC_PROVIDERS_FILE: nobody could sign in'),
     isOneFile && problem('SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL'),
     isNoSocket && problem('RPC_LISTEN', 'must not be a file of a database'),
   ]

@@ -1,10 +1,8 @@
 // OIDC_PROVIDERS_FILE: the OpenID Providers that sign users in.
-import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { z } from 'zod'
 import type { ProviderSettings } from '../services/token/oidc/provider.js'
-import { errorCode } from './error-code.js'
-import { parseExactly } from './exact-json.js'
+import { CannotRead, readBytes, readJsonFile } from './json-file.js'
 import { isLoopback } from './loopback.js'
 
 const text = z.string().min(1).max(200)
@@ -39,25 +37,38 @@ const provider = z
 const file = z.strictObject({ providers: z.array(provider).min(1).max(16).superRefine(checkUnique) })
 
 /**
- * The providers in the file at `name`; secrets are read from the files that it names, relative to itself.
- * @throws Error that names every fault, without the secrets
+ * The providers that a file lists; none without a file. Secrets are read from the files that it names, relative to itself.
+ * @throws ConfigError that names every fault, without the secrets
  */
 export function readOidcProviders(name: string): readonly ProviderSettings[] {
-  const parsed = file.safeParse(parseExactly(contentOf(name)), { reportInput: false })
-  if (!parsed.success) throw new Error(`names a file with faults: ${parsed.error.issues.map(described).join('; ')}`)
-  return parsed.data.providers.map((of) => ({
+  if (name === '') return []
+  const { content, faulty } = readJsonFile('OIDC_PROVIDERS_FILE', name)
+  const parsed = file.safeParse(content, { reportInput: false })
+  if (!parsed.success) throw faulty(parsed.error.issues.map(described))
+  const faults: string[] = []
+  const settings = parsed.data.providers.map((of, index) => {
+    const secret = of.client_secret_file && secretIn(path.resolve(path.dirname(name), of.client_secret_file))
+    if (secret && 'fault' in secret) faults.push(`providers.${index}.client_secret_file ${secret.fault}`)
+    return toSettings(of, secret && 'text' in secret ? secret.text : undefined)
+  })
+  if (faults.length > 0) throw faulty(faults)
+  return settings
+}
+
+function toSettings(of: z.infer<typeof provider>, clientSecret: string | undefined): ProviderSettings {
+  return {
     id: of.id,
     label: of.label,
     issuer: of.issuer,
     clientId: of.client_id,
-    clientSecret: of.client_secret_file && secretIn(path.resolve(path.dirname(name), of.client_secret_file)),
+    clientSecret,
     tokenAuth: of.token_auth,
     scopes: of.scopes,
     claims: of.claims,
     provision: of.provision,
     require: of.require,
     timeoutMs: of.timeout_ms,
-  }))
+  }
 }
 
 function checkIssuer(issuer: string, { addIssue }: z.RefinementCtx): void {
@@ -87,24 +98,14 @@ function described({ path: steps, message }: z.core.$ZodIssue): string {
   return `${steps.join('.') || 'the file'} ${message}`
 }
 
-function contentOf(name: string): string {
+function secretIn(name: string): { readonly text: string } | { readonly fault: string } {
   try {
-    return readFileSync(name, 'utf8')
+    const text = readBytes(name)
+      .toString()
+      .replace(/\r?\n$/, '')
+    return text === '' || /\p{Cc}/u.test(text) ? { fault: `holds no secret: ${name}` } : { text }
   } catch (error) {
-    throw new Error(`names a file that cannot be read (${errorCode(error, 'unreadable')})`)
-  }
-}
-
-function secretIn(name: string): string {
-  const secret = readSecret(name).replace(/\r?\n$/, '')
-  if (secret === '' || /[\p{Cc}]/u.test(secret)) throw new Error(`names a secret file that holds no secret: ${name}`)
-  return secret
-}
-
-function readSecret(name: string): string {
-  try {
-    return readFileSync(name, 'utf8')
-  } catch (error) {
-    throw new Error(`names a secret file that cannot be read (${errorCode(error, 'unreadable')}): ${name}`)
+    if (!(error instanceof CannotRead)) throw error
+    return { fault: error.message }
   }
 }

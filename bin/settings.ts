@@ -4,6 +4,7 @@ import { canonicalAddress } from '../gateway/source.js'
 import { ADDRESS_FORMS, type Address, hostInUrl, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
 import { parseAddress as parsePostgresAddress } from '../services/storage/postgres/address.js'
+import { isLoopback } from './loopback.js'
 
 type Parse<Value> = (text: string) => Value
 
@@ -88,6 +89,16 @@ function database(text: string): Database {
     throw new Error('must be sqlite:FILE or postgres://user:password@host:5432/database')
   parsePostgresAddress(text)
   return { kind: 'postgres', url: text }
+}
+
+function signInUrl(text: string): URL | undefined {
+  if (text === '') return undefined
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.hostname))
+  if (url && isSafe && url.hash === '' && url.username === '' && url.password === '') return url
+  throw new Error(
+    'must be like https://www.example.com/login, without fragment and user name; http only on this machine',
+  )
 }
 
 const asWritten: Parse<string> = (text) => text
@@ -271,6 +282,28 @@ const caps = {
   ),
 }
 
+const signInMethods = {
+  passwordSignIn: setting(
+    'PASSWORD_SIGN_IN',
+    (textOf) => (textOf('SIGN_IN_URL') === '' ? 'on' : 'off'),
+    oneOf(['on', 'off']),
+    'whether users sign in by username and password here',
+    { fallbackText: 'on, or off with SIGN_IN_URL' },
+  ),
+  signInUrl: setting(
+    'SIGN_IN_URL',
+    '',
+    signInUrl,
+    "address of the platform's own sign-in page; the platform says by RPC who has signed in there",
+  ),
+  oidcProvidersFile: setting(
+    'OIDC_PROVIDERS_FILE',
+    '',
+    asWritten,
+    'JSON file: OpenID Providers at which users sign in; read at start',
+  ),
+}
+
 const http = {
   brandFile: setting(
     'BRAND_FILE',
@@ -435,6 +468,7 @@ export const settings = {
   ...rpc,
   ...lifetimes,
   ...caps,
+  ...signInMethods,
   ...http,
   ...limits,
   ...signIn,

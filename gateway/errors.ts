@@ -56,6 +56,8 @@ export const problemKinds = {
   invalid_credentials: kind('PermissionDenied', 401, 'fix_request'),
   not_found: kind('NotFound', 404, 'fix_request'),
   already_exists: kind('AlreadyExists', 409, 'fix_request'),
+  provider_unavailable: kind('RemoteServerError', 503, 'retry'),
+  provider_misconfigured: kind('RemoteServerError', 502, 'contact_operator'),
 } as const satisfies Record<string, ProblemKind>
 
 export type ProblemType = keyof typeof problemKinds
@@ -85,6 +87,8 @@ const typesByReason: Record<ErrorReason, ProblemType> = {
   [ErrorReason.SIGN_IN_DECIDED]: 'internal_server_error', // these three are the answers of SignInService, which no gateway calls
   [ErrorReason.SIGN_IN_EXPIRED]: 'internal_server_error',
   [ErrorReason.USER_DISABLED]: 'internal_server_error',
+  [ErrorReason.PROVIDER_UNAVAILABLE]: 'provider_unavailable',
+  [ErrorReason.PROVIDER_MISCONFIGURED]: 'provider_misconfigured',
 }
 
 /** What is malformed about the parameters of a query or a form, for pages, which say it in their own language. */

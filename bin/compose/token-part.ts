@@ -11,6 +11,7 @@ import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { createPasswordHasher, type PasswordCost } from '../../services/token/password/hasher.js'
 import { createTimeFloor } from '../../services/token/password/time-floor.js'
 import { createSignInLimiter, noSignInLimiter } from '../../services/token/sign-in-limiter.js'
+import type { SignInMethods } from '../../services/token/sign-in-methods.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { createTokenHandlers } from '../../services/token/token-service.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
@@ -33,6 +34,7 @@ export async function openTokenPart(
     queueLimit: config.passwordHashQueueLimit,
     cost: passwordCost,
   })
+  const signInMethods = await signInMethodsOf(config, clock.now)
   const store = await openTokenStore(config, observers.onCommit) // last of what may fail: otherwise nobody would close it
   const uses = createUseRecorder(store)
   const timeFloor = createTimeFloor(store, passwords)
@@ -44,6 +46,7 @@ export async function openTokenPart(
     uses,
     passwords,
     timeFloor,
+    signInMethods,
     signInLimiter: signInLimiter(config, store, clock.now),
   })
   dispatcher
@@ -74,6 +77,18 @@ export async function openTokenPart(
       await store.close()
     },
   }
+}
+
+/** @throws ConfigError that names all that is wrong with the file of providers */
+async function signInMethodsOf(config: Config, now: () => number): Promise<SignInMethods> {
+  const methods = { password: config.passwordSignIn === 'on', platform: config.signInUrl }
+  if (config.oidcProvidersFile === '') return { ...methods, providers: new Map() }
+  const [{ readOidcProviders }, { createProvider }] = await Promise.all([
+    import('../oidc-providers.js'), // heavy, as is the next one: only here
+    import('../../services/token/oidc/provider.js'),
+  ])
+  const providers = readOidcProviders(config.oidcProvidersFile).map((settings) => createProvider(settings, now))
+  return { ...methods, providers: new Map(providers.map((provider) => [provider.settings.id, provider])) }
 }
 
 function signInLimiter(config: Config, store: TokenStore, now: () => number) {

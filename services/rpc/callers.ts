@@ -28,8 +28,10 @@ const token: Row<typeof TokenService> = {
 
 const account: Row<typeof AccountService> = {
   signIn: ['gateway'],
+  listSignInMethods: ['gateway'],
   beginSignIn: ['gateway'],
   completeSignIn: ['gateway'],
+  completeProviderSignIn: ['gateway'],
   signOut: ['gateway'],
   getSession: ['gateway'],
   listConnectedApps: ['gateway'],

@@ -29,6 +29,8 @@ const codes: Record<Exclude<ErrorReason, ErrorReason.UNSPECIFIED>, Code> = {
   [ErrorReason.SIGN_IN_DECIDED]: Code.FailedPrecondition,
   [ErrorReason.SIGN_IN_EXPIRED]: Code.FailedPrecondition,
   [ErrorReason.USER_DISABLED]: Code.PermissionDenied,
+  [ErrorReason.PROVIDER_UNAVAILABLE]: Code.Unavailable,
+  [ErrorReason.PROVIDER_MISCONFIGURED]: Code.FailedPrecondition,
 }
 
 export type Reason = keyof typeof codes

@@ -3,6 +3,7 @@ import type { ReplayEffect } from '../protocol/codes.js'
 import type { PasswordHasher } from './password/hasher.js'
 import type { TimeFloor } from './password/time-floor.js'
 import type { SignInLimiter } from './sign-in-limiter.js'
+import type { ProviderEvent, SignInMethods } from './sign-in-methods.js'
 import type { TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
 
@@ -29,7 +30,10 @@ export interface TokenDeps {
   readonly passwords: PasswordHasher
   readonly timeFloor: TimeFloor
   readonly signInLimiter: SignInLimiter
+  readonly signInMethods: SignInMethods
   readonly uses: UseRecorder
   /** Called for each replay of a used code. */
   readonly onReplayed?: ((effect: ReplayEffect) => void) | undefined
+  /** Called for each step of a sign-in at a provider. */
+  readonly onProvider?: ((event: ProviderEvent) => void) | undefined
 }

@@ -40,16 +40,16 @@ function provider(settings: Partial<ProviderSettings> = {}): Provider {
     timeoutMs: 1_000,
     ...settings,
   } as const
-  return createProvider(corp, CALLBACK, () => timeMs)
+  return createProvider(corp, () => timeMs)
 }
 
 /** Follows the browser's way to the provider, which signs everybody in at once. Answers the query of the callback. */
 async function visit(of: Provider, secrets = SECRETS): Promise<string> {
-  const answer = await fetch(await of.authorizationUrl(secrets), { redirect: 'manual' })
+  const answer = await fetch(await of.authorizationUrl(CALLBACK, secrets), { redirect: 'manual' })
   return new URL(answer.headers.get('location') ?? '').search.slice(1)
 }
 
-const signIn = async (of: Provider) => of.redeem(await visit(of), SECRETS)
+const signIn = async (of: Provider) => of.redeem(CALLBACK, await visit(of), SECRETS)
 
 /** A provider that answers as `listener` does. Answers its issuer. */
 async function serving(listener: RequestListener, port = 0): Promise<string> {
@@ -87,7 +87,7 @@ test('a user who has signed in there is told by subject, name and picture', asyn
 })
 
 test('the address of the sign-in has PKCE, state and nonce, and none of the secrets that prove it', async () => {
-  const { searchParams } = await provider().authorizationUrl(SECRETS, { reauthenticate: true })
+  const { searchParams } = await provider().authorizationUrl(CALLBACK, SECRETS, { reauthenticate: true })
   expect(Object.fromEntries(searchParams)).toEqual({
     response_type: 'code',
     client_id: 'surveys',
@@ -147,13 +147,13 @@ describe('is not believed:', () => {
   test('an answer with another state', async () => {
     const of = provider()
     const query = await visit(of, { ...SECRETS, state: 'of-another-browser' })
-    await expect(of.redeem(query, SECRETS)).rejects.toMatchObject({ kind: 'misconfigured' })
+    await expect(of.redeem(CALLBACK, query, SECRETS)).rejects.toMatchObject({ kind: 'misconfigured' })
   })
 
   test('an answer that names another issuer: a mix-up of providers', async () => {
     const of = provider()
     const query = `${await visit(of)}&iss=https%3A%2F%2Felsewhere.example`
-    await expect(of.redeem(query, SECRETS)).rejects.toMatchObject({ kind: 'misconfigured' })
+    await expect(of.redeem(CALLBACK, query, SECRETS)).rejects.toMatchObject({ kind: 'misconfigured' })
   })
 
   test('an ID token signed with a key that the provider does not publish', async () => {
@@ -166,7 +166,7 @@ describe('is not believed:', () => {
     const of = provider()
     const query = await visit(of)
     server.service.once('beforeResponse', ({ body }) => Object.assign(body as object, { id_token: forged }))
-    await expect(of.redeem(query, SECRETS)).rejects.toMatchObject({ kind: 'keys_changed' })
+    await expect(of.redeem(CALLBACK, query, SECRETS)).rejects.toMatchObject({ kind: 'keys_changed' })
   })
 })
 
@@ -193,7 +193,7 @@ describe('says what the person or the operator can do:', () => {
     ['error=server_error', 'unavailable'],
     ['error=unauthorized_client', 'misconfigured'],
   ])('%s is %s', async (query, kind) => {
-    await expect(provider().redeem(`${query}&state=a-state`, SECRETS)).rejects.toMatchObject({ kind })
+    await expect(provider().redeem(CALLBACK, `${query}&state=a-state`, SECRETS)).rejects.toMatchObject({ kind })
   })
 
   test.each([
@@ -207,20 +207,20 @@ describe('says what the person or the operator can do:', () => {
     const of = provider()
     const query = await visit(of)
     answer(status, body as Record<string, string>)
-    await expect(of.redeem(query, SECRETS)).rejects.toMatchObject({ kind })
+    await expect(of.redeem(CALLBACK, query, SECRETS)).rejects.toMatchObject({ kind })
   })
 
   test('what the provider sent is for the operator, and cut', async () => {
     const query = `error=access_denied&error_description=${'x'.repeat(1_000)}&state=a-state`
     const failure: Error & { detail?: string } = await provider()
-      .redeem(query, SECRETS)
+      .redeem(CALLBACK, query, SECRETS)
       .catch((error) => error)
     expect(failure.detail).toHaveLength(200)
   })
 
   test('a provider that is down is unavailable', async () => {
     await server.stop()
-    await expect(provider().authorizationUrl(SECRETS)).rejects.toMatchObject({ kind: 'unavailable' })
+    await expect(provider().authorizationUrl(CALLBACK, SECRETS)).rejects.toMatchObject({ kind: 'unavailable' })
   })
 
   test('a provider that does not answer in time is unavailable', async () => {
@@ -268,22 +268,22 @@ describe('metadata', () => {
     })
     const of = provider({ issuer: counting })
     expect(asked).toBe(0)
-    await Promise.all([of.authorizationUrl(SECRETS), of.authorizationUrl(SECRETS)])
+    await Promise.all([of.authorizationUrl(CALLBACK, SECRETS), of.authorizationUrl(CALLBACK, SECRETS)])
     timeMs += HOUR - 1
-    await of.authorizationUrl(SECRETS)
+    await of.authorizationUrl(CALLBACK, SECRETS)
     expect(asked).toBe(1)
   })
 
   test('of the last day serve while the provider is down, and are said to be old', async () => {
     const of = provider()
-    await of.authorizationUrl(SECRETS)
+    await of.authorizationUrl(CALLBACK, SECRETS)
     await server.stop()
     timeMs += 23 * HOUR
     await expect(of.refresh()).rejects.toThrow()
-    expect((await of.authorizationUrl(SECRETS)).pathname).toBe('/authorize')
+    expect((await of.authorizationUrl(CALLBACK, SECRETS)).pathname).toBe('/authorize')
     expect(of.metadata()).toMatchObject({ ageMs: 23 * HOUR, failure: { kind: 'unavailable' } })
     timeMs += HOUR
-    await expect(of.authorizationUrl(SECRETS)).rejects.toMatchObject({ kind: 'unavailable' })
+    await expect(of.authorizationUrl(CALLBACK, SECRETS)).rejects.toMatchObject({ kind: 'unavailable' })
   })
 
   test('are not asked for again at once after a failure: after a second, then two, then four', async () => {
@@ -293,7 +293,7 @@ describe('metadata', () => {
       response.writeHead(503).end()
     })
     const of = provider({ issuer: down })
-    const attempt = () => of.authorizationUrl(SECRETS).catch(() => attempts)
+    const attempt = () => of.authorizationUrl(CALLBACK, SECRETS).catch(() => attempts)
     expect(await attempt()).toBe(1)
     for (const [waitMs, seen] of [
       [999, 1],

@@ -41,6 +41,8 @@ const dispatcher = new Dispatcher({
   signIn: () => Promise.reject(new ServiceError(ErrorReason.RATE_LIMITED, 'slow down', { retryAfterSeconds: 7 })),
   beginSignIn: async () => ({}),
   completeSignIn: async () => ({}),
+  listSignInMethods: async () => ({}),
+  completeProviderSignIn: async () => ({}),
   signOut: () => Promise.reject(new Error('canary-secret-text')),
   getSession: async ({ sessionToken }, call) => {
     calls.push(call)

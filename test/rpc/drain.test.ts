@@ -50,6 +50,8 @@ async function started(more: More = {}) {
     signIn: nothing,
     beginSignIn: async () => ({}),
     completeSignIn: async () => ({}),
+    listSignInMethods: async () => ({}),
+    completeProviderSignIn: async () => ({}),
     signOut: nothing,
     async getSession({ sessionToken }) {
       begun.push('the call')

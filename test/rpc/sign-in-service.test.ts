@@ -26,6 +26,7 @@ import { createUseRecorder } from '../../services/token/use-recorder.js'
 const MINUTE = 60_000
 const BROWSER = 'b'.repeat(43)
 const CALLBACK = 'https://app.example:8443/callback'
+const PLATFORM = 'https://platform.example/login?tenant=a'
 const RESTART = 'https://here.example/connect/oauth2/authorize?appid=app'
 
 async function start() {
@@ -42,6 +43,7 @@ async function start() {
     passwords,
     timeFloor: createTimeFloor(store, passwords),
     signInLimiter: noSignInLimiter,
+    signInMethods: { password: true, platform: new URL(PLATFORM), providers: new Map() },
     uses: createUseRecorder(store),
   })
   const dispatcher = new Dispatcher({ mayCall, onCall: () => {}, onUnexpected: () => {}, maxDeadlineMs: 5_000 })
@@ -66,7 +68,9 @@ async function start() {
     async begin(more: { reauthenticate?: boolean; appid?: string; returnUri?: string } = {}) {
       const returnUri = 'https://here.example/connect/sign-in/return'
       const begun = await account.beginSignIn({ browserKey: BROWSER, source: '', returnUri, ...asked, ...more })
-      return begun.signInChallenge
+      const address = new URL(begun.redirectTo)
+      expect(address.href).toMatch(/^https:\/\/platform\.example\/login\?tenant=a&sign_in_challenge=[\w-]{43}&lang=zh$/)
+      return address.searchParams.get('sign_in_challenge') ?? ''
     },
     async complete(redirectTo: string, browserKey = BROWSER, previousSessionToken = '') {
       const verifier = new URL(redirectTo).searchParams.get('verifier') ?? ''
@@ -174,7 +178,9 @@ test('a sign-in begins only for an app that may be sent codes there', async () =
   const { begin, account } = await start()
   expect((await failureOf(begin({ appid: 'app_none' })))[0]).toBe(ErrorReason.INVALID_APPID)
   const stray = { browserKey: BROWSER, returnUri: 'r', restartUri: 'r', appid: '', redirectUri: 'https://evil.example' }
-  expect(await account.beginSignIn(stray)).toMatchObject({ signInChallenge: expect.any(String) })
+  expect(await account.beginSignIn(stray)).toMatchObject({ redirectTo: expect.stringContaining('sign_in_challenge=') })
+  const elsewhere = account.beginSignIn({ ...stray, provider: 'nowhere' })
+  expect((await failureOf(elsewhere))[0]).toBe(ErrorReason.NOT_FOUND)
 })
 
 test('a platform ends sessions, disables and deletes its users by external_id, and nobody else', async () => {

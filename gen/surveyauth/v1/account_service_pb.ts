@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/account_service.proto.
  */
 export const file_surveyauth_v1_account_service: GenFile = /*@__PURE__*/
-  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKOAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQiWAoOU2lnbkluUmVzcG9uc2USFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikwIKEkJlZ2luU2lnbkluUmVxdWVzdBIfCgticm93c2VyX2tleRgBIAEoCUIKukgHcgUQKxiAARIXCgZzb3VyY2UYAiABKAlCB7pIBHICGEASHgoKcmV0dXJuX3VyaRgDIAEoCUIKukgHcgUQARiAEBIfCgtyZXN0YXJ0X3VyaRgEIAEoCUIKukgHcgUQARiAQBIXCgVhcHBpZBgFIAEoCUIIukgFcgMYgAESHgoMcmVkaXJlY3RfdXJpGAYgASgJQgi6SAVyAxiAEBIZCghsYW5ndWFnZRgHIAEoCUIHukgEcgIYEBIWCg5yZWF1dGhlbnRpY2F0ZRgIIAEoCBIWCg5zZWxlY3RfYWNjb3VudBgJIAEoCCIwChNCZWdpblNpZ25JblJlc3BvbnNlEhkKEXNpZ25faW5fY2hhbGxlbmdlGAEgASgJInIKFUNvbXBsZXRlU2lnbkluUmVxdWVzdBIQCgh2ZXJpZmllchgBIAEoCRIdCgticm93c2VyX2tleRgCIAEoCUIIukgFcgMYgAESKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgDIAEoCUIIukgFcgMYgAQiyQMKFkNvbXBsZXRlU2lnbkluUmVzcG9uc2USPgoHb3V0Y29tZRgBIAEoDjItLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZS5PdXRjb21lEhUKDXNlc3Npb25fdG9rZW4YAiABKAkSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Jlc3RhcnRfdXJpGAQgASgJIpECCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFPVVRDT01FX1NJR05FRF9JThABEhIKDk9VVENPTUVfTElOS0VEEAISFQoRT1VUQ09NRV9DQU5DRUxMRUQQAxIXChNPVVRDT01FX05PVF9BTExPV0VEEAQSFgoST1VUQ09NRV9OT19BQ0NPVU5UEAUSGQoVT1VUQ09NRV9VU0VSX0RJU0FCTEVEEAYSGgoWT1VUQ09NRV9JREVOVElUWV9UQUtFThAHEhMKD09VVENPTUVfRVhQSVJFRBAIEhkKFU9VVENPTUVfT1RIRVJfQlJPV1NFUhAJEhMKD09VVENPTUVfVU5LTk9XThAKIjMKDlNpZ25PdXRSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQiEQoPU2lnbk91dFJlc3BvbnNlIk8KEUdldFNlc3Npb25SZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQSFwoFYXBwaWQYAiABKAlCCLpIBXIDGIABInoKEkdldFNlc3Npb25SZXNwb25zZRIQCgh1c2VybmFtZRgBIAEoCRIQCghuaWNrbmFtZRgCIAEoCRIOCgZhdmF0YXIYAyABKAkSMAoMY29ubmVjdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI9ChhMaXN0Q29ubmVjdGVkQXBwc1JlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABCJGChlMaXN0Q29ubmVjdGVkQXBwc1Jlc3BvbnNlEikKBGFwcHMYASADKAsyGy5zdXJ2ZXlhdXRoLnYxLkNvbm5lY3RlZEFwcCL8AQoMQ29ubmVjdGVkQXBwEhAKCGdyYW50X2lkGAEgASgJEg0KBWFwcGlkGAIgASgJEhAKCGFwcF9uYW1lGAMgASgJEg0KBXNjb3BlGAQgASgJEi8KC2NyZWF0ZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1sYXN0X3VzZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNcmVkaXJlY3RfdXJpcxgIIAMoCSJXChREaXNjb25uZWN0QXBwUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhwKCGdyYW50X2lkGAIgASgJQgq6SAdyBRABGIABIhcKFURpc2Nvbm5lY3RBcHBSZXNwb25zZTKBBQoOQWNjb3VudFNlcnZpY2USRQoGU2lnbkluEhwuc3VydmV5YXV0aC52MS5TaWduSW5SZXF1ZXN0Gh0uc3VydmV5YXV0aC52MS5TaWduSW5SZXNwb25zZRJUCgtCZWdpblNpZ25JbhIhLnN1cnZleWF1dGgudjEuQmVnaW5TaWduSW5SZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5CZWdpblNpZ25JblJlc3BvbnNlEl0KDkNvbXBsZXRlU2lnbkluEiQuc3VydmV5YXV0aC52MS5Db21wbGV0ZVNpZ25JblJlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLkNvbXBsZXRlU2lnbkluUmVzcG9uc2USTQoHU2lnbk91dBIdLnN1cnZleWF1dGgudjEuU2lnbk91dFJlcXVlc3QaHi5zdXJ2ZXlhdXRoLnYxLlNpZ25PdXRSZXNwb25zZSIDkAICElYKCkdldFNlc3Npb24SIC5zdXJ2ZXlhdXRoLnYxLkdldFNlc3Npb25SZXF1ZXN0GiEuc3VydmV5YXV0aC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACAhJrChFMaXN0Q29ubmVjdGVkQXBwcxInLnN1cnZleWF1dGgudjEuTGlzdENvbm5lY3RlZEFwcHNSZXF1ZXN0Giguc3VydmV5YXV0aC52MS5MaXN0Q29ubmVjdGVkQXBwc1Jlc3BvbnNlIgOQAgISXwoNRGlzY29ubmVjdEFwcBIjLnN1cnZleWF1dGgudjEuRGlzY29ubmVjdEFwcFJlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RBcHBSZXNwb25zZSIDkAICQh5QAVoac3VydmV5YXV0aC92MTtzdXJ2ZXlhdXRodjFiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKOAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQiWAoOU2lnbkluUmVzcG9uc2USFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAirgIKEkJlZ2luU2lnbkluUmVxdWVzdBIfCgticm93c2VyX2tleRgBIAEoCUIKukgHcgUQKxiAARIXCgZzb3VyY2UYAiABKAlCB7pIBHICGEASHgoKcmV0dXJuX3VyaRgDIAEoCUIKukgHcgUQARiAEBIfCgtyZXN0YXJ0X3VyaRgEIAEoCUIKukgHcgUQARiAQBIXCgVhcHBpZBgFIAEoCUIIukgFcgMYgAESHgoMcmVkaXJlY3RfdXJpGAYgASgJQgi6SAVyAxiAEBIZCghsYW5ndWFnZRgHIAEoCUIHukgEcgIYEBIWCg5yZWF1dGhlbnRpY2F0ZRgIIAEoCBIWCg5zZWxlY3RfYWNjb3VudBgJIAEoCBIZCghwcm92aWRlchgKIAEoCUIHukgEcgIYICIqChNCZWdpblNpZ25JblJlc3BvbnNlEhMKC3JlZGlyZWN0X3RvGAEgASgJIhoKGExpc3RTaWduSW5NZXRob2RzUmVxdWVzdCJxChlMaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEhAKCHBhc3N3b3JkGAEgASgIEhAKCHBsYXRmb3JtGAIgASgIEjAKCXByb3ZpZGVycxgDIAMoCzIdLnN1cnZleWF1dGgudjEuU2lnbkluUHJvdmlkZXIiRgoOU2lnbkluUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSEAoIbGFiZWxfZW4YAiABKAkSEAoIbGFiZWxfemgYAyABKAkiowEKHUNvbXBsZXRlUHJvdmlkZXJTaWduSW5SZXF1ZXN0EhoKCHByb3ZpZGVyGAEgASgJQgi6SAVyAxiAARIdCgpwYXJhbWV0ZXJzGAIgASgJQgm6SAZyBBiAgAESHQoLYnJvd3Nlcl9rZXkYAyABKAlCCLpIBXIDGIABEigKFnByZXZpb3VzX3Nlc3Npb25fdG9rZW4YBCABKAlCCLpIBXIDGIAEInIKFUNvbXBsZXRlU2lnbkluUmVxdWVzdBIQCgh2ZXJpZmllchgBIAEoCRIdCgticm93c2VyX2tleRgCIAEoCUIIukgFcgMYgAESKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgDIAEoCUIIukgFcgMYgAQijwQKFkNvbXBsZXRlU2lnbkluUmVzcG9uc2USPgoHb3V0Y29tZRgBIAEoDjItLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZS5PdXRjb21lEhUKDXNlc3Npb25fdG9rZW4YAiABKAkSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Jlc3RhcnRfdXJpGAQgASgJItcCCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFPVVRDT01FX1NJR05FRF9JThABEhIKDk9VVENPTUVfTElOS0VEEAISFQoRT1VUQ09NRV9DQU5DRUxMRUQQAxIXChNPVVRDT01FX05PVF9BTExPV0VEEAQSFgoST1VUQ09NRV9OT19BQ0NPVU5UEAUSGQoVT1VUQ09NRV9VU0VSX0RJU0FCTEVEEAYSGgoWT1VUQ09NRV9JREVOVElUWV9UQUtFThAHEhMKD09VVENPTUVfRVhQSVJFRBAIEhkKFU9VVENPTUVfT1RIRVJfQlJPV1NFUhAJEhMKD09VVENPTUVfVU5LTk9XThAKEiAKHE9VVENPTUVfUFJPVklERVJfVU5BVkFJTEFCTEUQCxIiCh5PVVRDT01FX1BST1ZJREVSX01JU0NPTkZJR1VSRUQQDCIzCg5TaWduT3V0UmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEIhEKD1NpZ25PdXRSZXNwb25zZSJPChFHZXRTZXNzaW9uUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhcKBWFwcGlkGAIgASgJQgi6SAVyAxiAASJ6ChJHZXRTZXNzaW9uUmVzcG9uc2USEAoIdXNlcm5hbWUYASABKAkSEAoIbmlja25hbWUYAiABKAkSDgoGYXZhdGFyGAMgASgJEjAKDGNvbm5lY3RfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiPQoYTGlzdENvbm5lY3RlZEFwcHNSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQiRgoZTGlzdENvbm5lY3RlZEFwcHNSZXNwb25zZRIpCgRhcHBzGAEgAygLMhsuc3VydmV5YXV0aC52MS5Db25uZWN0ZWRBcHAi/AEKDENvbm5lY3RlZEFwcBIQCghncmFudF9pZBgBIAEoCRINCgVhcHBpZBgCIAEoCRIQCghhcHBfbmFtZRgDIAEoCRINCgVzY29wZRgEIAEoCRIvCgtjcmVhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNbGFzdF91c2VfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXJlZGlyZWN0X3VyaXMYCCADKAkiVwoURGlzY29ubmVjdEFwcFJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIcCghncmFudF9pZBgCIAEoCUIKukgHcgUQARiAASIXChVEaXNjb25uZWN0QXBwUmVzcG9uc2Uy3QYKDkFjY291bnRTZXJ2aWNlEkUKBlNpZ25JbhIcLnN1cnZleWF1dGgudjEuU2lnbkluUmVxdWVzdBodLnN1cnZleWF1dGgudjEuU2lnbkluUmVzcG9uc2USawoRTGlzdFNpZ25Jbk1ldGhvZHMSJy5zdXJ2ZXlhdXRoLnYxLkxpc3RTaWduSW5NZXRob2RzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuTGlzdFNpZ25Jbk1ldGhvZHNSZXNwb25zZSIDkAICElQKC0JlZ2luU2lnbkluEiEuc3VydmV5YXV0aC52MS5CZWdpblNpZ25JblJlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLkJlZ2luU2lnbkluUmVzcG9uc2USXQoOQ29tcGxldGVTaWduSW4SJC5zdXJ2ZXlhdXRoLnYxLkNvbXBsZXRlU2lnbkluUmVxdWVzdBolLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZRJtChZDb21wbGV0ZVByb3ZpZGVyU2lnbkluEiwuc3VydmV5YXV0aC52MS5Db21wbGV0ZVByb3ZpZGVyU2lnbkluUmVxdWVzdBolLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZRJNCgdTaWduT3V0Eh0uc3VydmV5YXV0aC52MS5TaWduT3V0UmVxdWVzdBoeLnN1cnZleWF1dGgudjEuU2lnbk91dFJlc3BvbnNlIgOQAgISVgoKR2V0U2Vzc2lvbhIgLnN1cnZleWF1dGgudjEuR2V0U2Vzc2lvblJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLkdldFNlc3Npb25SZXNwb25zZSIDkAICEmsKEUxpc3RDb25uZWN0ZWRBcHBzEicuc3VydmV5YXV0aC52MS5MaXN0Q29ubmVjdGVkQXBwc1JlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkxpc3RDb25uZWN0ZWRBcHBzUmVzcG9uc2UiA5ACAhJfCg1EaXNjb25uZWN0QXBwEiMuc3VydmV5YXV0aC52MS5EaXNjb25uZWN0QXBwUmVxdWVzdBokLnN1cnZleWF1dGgudjEuRGlzY29ubmVjdEFwcFJlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * Name and password, as typed.
@@ -108,7 +108,7 @@ export type BeginSignInRequest = Message<"surveyauth.v1.BeginSignInRequest"> & {
   source: string;
 
   /**
-   * Address to which the browser comes back; `verifier` is added to its query.
+   * Address to which the browser comes back: `verifier` is added to its query, or what a provider adds. A provider knows it.
    *
    * @generated from field: string return_uri = 3;
    */
@@ -155,6 +155,13 @@ export type BeginSignInRequest = Message<"surveyauth.v1.BeginSignInRequest"> & {
    * @generated from field: bool select_account = 9;
    */
   selectAccount: boolean;
+
+  /**
+   * Where the person signs in: the id of a provider; empty for the platform.
+   *
+   * @generated from field: string provider = 10;
+   */
+  provider: string;
 };
 
 /**
@@ -171,11 +178,11 @@ export const BeginSignInRequestSchema: GenMessage<BeginSignInRequest> = /*@__PUR
  */
 export type BeginSignInResponse = Message<"surveyauth.v1.BeginSignInResponse"> & {
   /**
-   * For the platform's page, 43 characters of `[A-Za-z0-9_-]`. A secret of the browser and the platform.
+   * Address of the platform's page or of the provider, to redirect the browser to. It holds a secret of the browser: never log it.
    *
-   * @generated from field: string sign_in_challenge = 1;
+   * @generated from field: string redirect_to = 1;
    */
-  signInChallenge: string;
+  redirectTo: string;
 };
 
 /**
@@ -184,6 +191,133 @@ export type BeginSignInResponse = Message<"surveyauth.v1.BeginSignInResponse"> &
  */
 export const BeginSignInResponseSchema: GenMessage<BeginSignInResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_account_service, 3);
+
+/**
+ * Empty.
+ *
+ * @generated from message surveyauth.v1.ListSignInMethodsRequest
+ */
+export type ListSignInMethodsRequest = Message<"surveyauth.v1.ListSignInMethodsRequest"> & {
+};
+
+/**
+ * Describes the message surveyauth.v1.ListSignInMethodsRequest.
+ * Use `create(ListSignInMethodsRequestSchema)` to create a new message.
+ */
+export const ListSignInMethodsRequestSchema: GenMessage<ListSignInMethodsRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 4);
+
+/**
+ * How users sign in.
+ *
+ * @generated from message surveyauth.v1.ListSignInMethodsResponse
+ */
+export type ListSignInMethodsResponse = Message<"surveyauth.v1.ListSignInMethodsResponse"> & {
+  /**
+   * By username and password.
+   *
+   * @generated from field: bool password = 1;
+   */
+  password: boolean;
+
+  /**
+   * At the platform's own page.
+   *
+   * @generated from field: bool platform = 2;
+   */
+  platform: boolean;
+
+  /**
+   * At these, in the order of their buttons.
+   *
+   * @generated from field: repeated surveyauth.v1.SignInProvider providers = 3;
+   */
+  providers: SignInProvider[];
+};
+
+/**
+ * Describes the message surveyauth.v1.ListSignInMethodsResponse.
+ * Use `create(ListSignInMethodsResponseSchema)` to create a new message.
+ */
+export const ListSignInMethodsResponseSchema: GenMessage<ListSignInMethodsResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 5);
+
+/**
+ * Where users sign in.
+ *
+ * @generated from message surveyauth.v1.SignInProvider
+ */
+export type SignInProvider = Message<"surveyauth.v1.SignInProvider"> & {
+  /**
+   * Names it in BeginSignIn.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * On its button, in English.
+   *
+   * @generated from field: string label_en = 2;
+   */
+  labelEn: string;
+
+  /**
+   * On its button, in Chinese.
+   *
+   * @generated from field: string label_zh = 3;
+   */
+  labelZh: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.SignInProvider.
+ * Use `create(SignInProviderSchema)` to create a new message.
+ */
+export const SignInProviderSchema: GenMessage<SignInProvider> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 6);
+
+/**
+ * A browser that comes back from a provider.
+ *
+ * @generated from message surveyauth.v1.CompleteProviderSignInRequest
+ */
+export type CompleteProviderSignInRequest = Message<"surveyauth.v1.CompleteProviderSignInRequest"> & {
+  /**
+   * Which provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * The query with which the browser came, as it came: holds a code.
+   *
+   * @generated from field: string parameters = 2;
+   */
+  parameters: string;
+
+  /**
+   * As in BeginSignInRequest; empty if the browser has none.
+   *
+   * @generated from field: string browser_key = 3;
+   */
+  browserKey: string;
+
+  /**
+   * The session this browser had before, ended by the sign-in; empty if none.
+   *
+   * @generated from field: string previous_session_token = 4;
+   */
+  previousSessionToken: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.CompleteProviderSignInRequest.
+ * Use `create(CompleteProviderSignInRequestSchema)` to create a new message.
+ */
+export const CompleteProviderSignInRequestSchema: GenMessage<CompleteProviderSignInRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 7);
 
 /**
  * A browser that comes back.
@@ -218,7 +352,7 @@ export type CompleteSignInRequest = Message<"surveyauth.v1.CompleteSignInRequest
  * Use `create(CompleteSignInRequestSchema)` to create a new message.
  */
 export const CompleteSignInRequestSchema: GenMessage<CompleteSignInRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 4);
+  messageDesc(file_surveyauth_v1_account_service, 8);
 
 /**
  * What has become of it.
@@ -260,7 +394,7 @@ export type CompleteSignInResponse = Message<"surveyauth.v1.CompleteSignInRespon
  * Use `create(CompleteSignInResponseSchema)` to create a new message.
  */
 export const CompleteSignInResponseSchema: GenMessage<CompleteSignInResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 5);
+  messageDesc(file_surveyauth_v1_account_service, 9);
 
 /**
  * How a sign-in ended.
@@ -344,13 +478,27 @@ export enum CompleteSignInResponse_Outcome {
    * @generated from enum value: OUTCOME_UNKNOWN = 10;
    */
   UNKNOWN = 10,
+
+  /**
+   * The provider could not be asked.
+   *
+   * @generated from enum value: OUTCOME_PROVIDER_UNAVAILABLE = 11;
+   */
+  PROVIDER_UNAVAILABLE = 11,
+
+  /**
+   * What the provider says must not be believed, or its operator and ours differ.
+   *
+   * @generated from enum value: OUTCOME_PROVIDER_MISCONFIGURED = 12;
+   */
+  PROVIDER_MISCONFIGURED = 12,
 }
 
 /**
  * Describes the enum surveyauth.v1.CompleteSignInResponse.Outcome.
  */
 export const CompleteSignInResponse_OutcomeSchema: GenEnum<CompleteSignInResponse_Outcome> = /*@__PURE__*/
-  enumDesc(file_surveyauth_v1_account_service, 5, 0);
+  enumDesc(file_surveyauth_v1_account_service, 9, 0);
 
 /**
  * A session to end.
@@ -371,7 +519,7 @@ export type SignOutRequest = Message<"surveyauth.v1.SignOutRequest"> & {
  * Use `create(SignOutRequestSchema)` to create a new message.
  */
 export const SignOutRequestSchema: GenMessage<SignOutRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 6);
+  messageDesc(file_surveyauth_v1_account_service, 10);
 
 /**
  * Empty.
@@ -386,7 +534,7 @@ export type SignOutResponse = Message<"surveyauth.v1.SignOutResponse"> & {
  * Use `create(SignOutResponseSchema)` to create a new message.
  */
 export const SignOutResponseSchema: GenMessage<SignOutResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 7);
+  messageDesc(file_surveyauth_v1_account_service, 11);
 
 /**
  * A session to look up.
@@ -414,7 +562,7 @@ export type GetSessionRequest = Message<"surveyauth.v1.GetSessionRequest"> & {
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 8);
+  messageDesc(file_surveyauth_v1_account_service, 12);
 
 /**
  * The signed-in user, for display.
@@ -456,7 +604,7 @@ export type GetSessionResponse = Message<"surveyauth.v1.GetSessionResponse"> & {
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 9);
+  messageDesc(file_surveyauth_v1_account_service, 13);
 
 /**
  * Whose apps to list.
@@ -477,7 +625,7 @@ export type ListConnectedAppsRequest = Message<"surveyauth.v1.ListConnectedAppsR
  * Use `create(ListConnectedAppsRequestSchema)` to create a new message.
  */
 export const ListConnectedAppsRequestSchema: GenMessage<ListConnectedAppsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 10);
+  messageDesc(file_surveyauth_v1_account_service, 14);
 
 /**
  * The apps that have a live grant of the user.
@@ -498,7 +646,7 @@ export type ListConnectedAppsResponse = Message<"surveyauth.v1.ListConnectedApps
  * Use `create(ListConnectedAppsResponseSchema)` to create a new message.
  */
 export const ListConnectedAppsResponseSchema: GenMessage<ListConnectedAppsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 11);
+  messageDesc(file_surveyauth_v1_account_service, 15);
 
 /**
  * All live grants of a user to one app, as the user sees them.
@@ -568,7 +716,7 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
  * Use `create(ConnectedAppSchema)` to create a new message.
  */
 export const ConnectedAppSchema: GenMessage<ConnectedApp> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 12);
+  messageDesc(file_surveyauth_v1_account_service, 16);
 
 /**
  * An app to disconnect.
@@ -596,7 +744,7 @@ export type DisconnectAppRequest = Message<"surveyauth.v1.DisconnectAppRequest">
  * Use `create(DisconnectAppRequestSchema)` to create a new message.
  */
 export const DisconnectAppRequestSchema: GenMessage<DisconnectAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 13);
+  messageDesc(file_surveyauth_v1_account_service, 17);
 
 /**
  * Empty.
@@ -611,7 +759,7 @@ export type DisconnectAppResponse = Message<"surveyauth.v1.DisconnectAppResponse
  * Use `create(DisconnectAppResponseSchema)` to create a new message.
  */
 export const DisconnectAppResponseSchema: GenMessage<DisconnectAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 14);
+  messageDesc(file_surveyauth_v1_account_service, 18);
 
 /**
  * Owns sessions. A session token identifies one signed-in browser; it is stored hashed and ends by sign-out, idleness,
@@ -634,10 +782,23 @@ export const AccountService: GenService<{
     output: typeof SignInResponseSchema;
   },
   /**
-   * Begins a sign-in at the platform. Checks the app and its redirect_uri again. At most 100,000 are in progress, and 1,000
-   * of one source.
+   * How users sign in. Safe to retry.
    *
-   * Callers: gateway. Fails with INVALID_APPID, INVALID_REDIRECT_URI, RATE_LIMITED.
+   * Callers: gateway.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.ListSignInMethods
+   */
+  listSignInMethods: {
+    methodKind: "unary";
+    input: typeof ListSignInMethodsRequestSchema;
+    output: typeof ListSignInMethodsResponseSchema;
+  },
+  /**
+   * Begins a sign-in at the platform or at a provider. Checks the app and its redirect_uri again. At most 100,000 are in
+   * progress, and 1,000 of one source.
+   *
+   * Callers: gateway. Fails with INVALID_APPID, INVALID_REDIRECT_URI, RATE_LIMITED, NOT_FOUND (nobody signs in there),
+   * PROVIDER_UNAVAILABLE, PROVIDER_MISCONFIGURED.
    *
    * @generated from rpc surveyauth.v1.AccountService.BeginSignIn
    */
@@ -658,6 +819,19 @@ export const AccountService: GenService<{
   completeSignIn: {
     methodKind: "unary";
     input: typeof CompleteSignInRequestSchema;
+    output: typeof CompleteSignInResponseSchema;
+  },
+  /**
+   * The same for a sign-in at a provider: redeems the code that the browser brings, and verifies the ID token. Not safe to
+   * retry: a code is redeemed once.
+   *
+   * Callers: gateway.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.CompleteProviderSignIn
+   */
+  completeProviderSignIn: {
+    methodKind: "unary";
+    input: typeof CompleteProviderSignInRequestSchema;
     output: typeof CompleteSignInResponseSchema;
   },
   /**

@@ -8,6 +8,7 @@ import { connectedApps, liveGrants, startOf } from '../connected-apps.js'
 import { hashCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import { requireSession } from '../session.js'
+import { completeProviderSignIn } from './provider-sign-in.js'
 import { signIn } from './sign-in.js'
 import { beginSignIn, completeSignIn } from './sign-in-elsewhere.js'
 
@@ -16,6 +17,15 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
     signIn: signIn(deps),
     beginSignIn: beginSignIn(deps),
     completeSignIn: completeSignIn(deps),
+    completeProviderSignIn: completeProviderSignIn(deps),
+
+    async listSignInMethods() {
+      const { password, platform, providers } = deps.signInMethods
+      const named = [...providers.values()].map(({ settings: { id, label } }) => {
+        return { provider: id, labelEn: label.en, labelZh: label.zh }
+      })
+      return { password, platform: platform !== undefined, providers: named }
+    },
 
     async signOut(request, call) {
       const sessionHash = hashCredential('session', request.sessionToken)

@@ -18,21 +18,36 @@ import { requireRedirectUri } from '../check-authorization-request.js'
 import { hashCredential, hashSecret, hashTicket, newCredential, newId, newTicket } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { NewSignIn } from '../store/token-store.js'
+import { providerAddress } from './asking-a-provider.js'
 
-/** Begins a sign-in at the platform. */
+/** Begins a sign-in at the platform or a provider. */
 export function beginSignIn(deps: TokenDeps) {
   return async (
     request: BeginSignInRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof BeginSignInResponseSchema>> => {
-    return { signInChallenge: await begin(deps, { ...request, provider: '', linkTo: '' }, call) }
+    const { platform, providers } = deps.signInMethods
+    const provider = providers.get(request.provider)
+    if (!provider && (request.provider !== '' || !platform)) {
+      throw new ServiceError(ErrorReason.NOT_FOUND, 'nobody signs in there')
+    }
+    const challenge = await begin(deps, { ...request, linkTo: '' }, call)
+    if (provider) return { redirectTo: await providerAddress(deps, provider, request, challenge, call) }
+    return { redirectTo: platformAddress(platform as URL, challenge, request.language) }
   }
 }
 
-type Begun = Omit<BeginSignInRequest, '$typeName' | '$unknown'> & Pick<NewSignIn, 'provider' | 'linkTo'>
+function platformAddress(platform: URL, challenge: string, language: string): string {
+  const address = new URL(platform)
+  address.searchParams.set('sign_in_challenge', challenge)
+  address.searchParams.set('lang', language)
+  return address.href
+}
+
+type Begun = Omit<BeginSignInRequest, '$typeName' | '$unknown'> & Pick<NewSignIn, 'linkTo'>
 
 /** The challenge. @throws ServiceError INVALID_APPID, INVALID_REDIRECT_URI, RATE_LIMITED */
-export async function begin(deps: TokenDeps, asked: Begun, call: Call): Promise<string> {
+async function begin(deps: TokenDeps, asked: Begun, call: Call): Promise<string> {
   const { appid, redirectUri, provider, linkTo, source, returnUri, restartUri, language } = asked
   if (appid !== '') requireRedirectUri(await requireApp(deps, appid), redirectUri)
   const challenge = newTicket(deps.randomBytes)
@@ -73,7 +88,7 @@ const outcomes: Readonly<Record<Exclude<ReturnVerdict, 'rejected'>, Outcome>> = 
 /** Ends a sign-in when the browser comes back. */
 export function completeSignIn(deps: TokenDeps) {
   return async (
-    request: CompleteSignInRequest,
+    request: Pick<CompleteSignInRequest, 'verifier' | 'browserKey' | 'previousSessionToken'>,
     call: Call,
   ): Promise<MessageInitShape<typeof CompleteSignInResponseSchema>> => {
     const verifierHash = hashTicket(request.verifier)

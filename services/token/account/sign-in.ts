@@ -12,6 +12,8 @@ import type { UserRow } from '../store/token-store.js'
 /** Unknown user, disabled user, user without a password and wrong password get the same answer after the same time. */
 export function signIn(deps: TokenDeps) {
   return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
+    if (!deps.signInMethods.password)
+      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'nobody signs in by password here')
     const { username, password, source } = request
     const startedAt = performance.now()
     const answer = await deps.passwords.inQueue((hashing) =>

@@ -1,7 +1,8 @@
 // OpenID Connect Back-Channel Logout 1.0, §2.4 to 2.6: the provider says that a session, or a user, has signed out there.
 import { createRemoteJWKSet, type JWTPayload, jwtVerify } from 'jose'
 import type { ServerMetadata } from 'openid-client'
-import { ProviderFailure, providerFailure } from './failure.js'
+import { ProviderFailure } from './failure.js'
+import { providerFailure } from './translate-failure.js'
 
 export interface LogoutNotice {
   /** To be taken once. */

@@ -17,9 +17,10 @@ import {
   None,
 } from 'openid-client'
 import { claimsAllow, type Profile, profileOf } from './claims.js'
-import { ProviderFailure, providerFailure } from './failure.js'
+import { ProviderFailure } from './failure.js'
 import { createLogoutTokenReader, type LogoutNotice } from './logout-token.js'
 import { createMetadata, type MetadataState } from './metadata.js'
+import { providerFailure } from './translate-failure.js'
 
 export interface ProviderSettings {
   /** Names it in addresses, identities and logs. */
@@ -62,10 +63,12 @@ export interface Provider {
   readonly settings: ProviderSettings
   /**
    * Where to send the browser.
+   * @param redirectUri where it comes back to, which the provider has registered
    * @param reauthenticate asks for the password although the user is signed in there
    * @throws ProviderFailure unavailable or misconfigured
    */
   authorizationUrl(
+    redirectUri: string,
     secrets: SignInSecrets,
     options?: { reauthenticate?: boolean; selectAccount?: boolean },
   ): Promise<URL>
@@ -74,7 +77,12 @@ export interface Provider {
    * @param parameters the query of the callback, as it came
    * @throws ProviderFailure of every kind
    */
-  redeem(parameters: string, secrets: SignInSecrets, options?: { reauthenticate?: boolean }): Promise<SignedIn>
+  redeem(
+    redirectUri: string,
+    parameters: string,
+    secrets: SignInSecrets,
+    options?: { reauthenticate?: boolean },
+  ): Promise<SignedIn>
   /** What a logout token says. @throws ProviderFailure when it is not to be believed, or the keys cannot be had */
   readLogoutToken(token: string): Promise<LogoutNotice>
   /** What is known of the provider. Asks nobody. */
@@ -101,8 +109,7 @@ const SIGNING_ALGORITHMS = [
   'ES512',
 ]
 
-/** @param redirectUri where the provider sends the browser back to, which its operator has registered */
-export function createProvider(settings: ProviderSettings, redirectUri: string, now: () => number): Provider {
+export function createProvider(settings: ProviderSettings, now: () => number): Provider {
   const discover = () =>
     discovery(new URL(settings.issuer), settings.clientId, clientMetadata(settings), clientAuth(settings), {
       timeout: settings.timeoutMs / 1000,
@@ -122,7 +129,11 @@ export function createProvider(settings: ProviderSettings, redirectUri: string, 
     metadata: metadata.state,
     refresh: metadata.refresh,
 
-    async authorizationUrl({ state, nonce, codeVerifier }, { reauthenticate = false, selectAccount = false } = {}) {
+    async authorizationUrl(
+      redirectUri,
+      { state, nonce, codeVerifier },
+      { reauthenticate = false, selectAccount = false } = {},
+    ) {
       const configuration = await metadata.get()
       return buildAuthorizationUrl(configuration, {
         redirect_uri: redirectUri,
@@ -136,7 +147,7 @@ export function createProvider(settings: ProviderSettings, redirectUri: string, 
       })
     },
 
-    async redeem(parameters, { state, nonce, codeVerifier }, { reauthenticate = false } = {}) {
+    async redeem(redirectUri, parameters, { state, nonce, codeVerifier }, { reauthenticate = false } = {}) {
       const configuration = await metadata.get()
       const checks: AuthorizationCodeGrantChecks = {
         expectedState: state,
