@@ -19,7 +19,7 @@ const USERS = 500
 const APPID = 'app_churn'
 const REDIRECT_URI = 'https://app.example/callback'
 const PASSWORD_HASH = '$argon2id$'
-const cause = { actor: 'app', requestId: randomUUID(), dueAt: Infinity }
+const cause = { actor: 'app', actorId: '', actorSource: '', requestId: randomUUID(), dueAt: Infinity }
 const dist = new URL('../../dist/', import.meta.url)
 
 /**

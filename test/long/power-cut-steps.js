@@ -7,7 +7,13 @@ const DAY = 24 * HOUR
 const APPID = 'app_power'
 const USER = 'user_power'
 const PASSWORD_HASH = 'none'
-const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000', dueAt: Infinity }
+const CAUSE = {
+  actor: 'app',
+  actorId: '',
+  actorSource: '',
+  requestId: '00000000-0000-4000-8000-000000000000',
+  dueAt: Infinity,
+}
 const hash = (text) => createHash('sha256').update(text).digest()
 const SESSION_HASH = hash('session')
 /** The hash of a token of grant `i`; all tokens of a grant share its place. */
