@@ -9,7 +9,6 @@ import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
 import { ownerOf, userName } from '../owner.js'
-import { inShell } from '../shell.js'
 
 export interface DatabaseFacts {
   /** 0 when there is no schema yet. */
@@ -86,26 +85,13 @@ function mayOpen(file: string): boolean {
   }
 }
 
-function forbidden(file: string): CommandError {
-  const why = isOurs(file) ? 'its mode forbids it' : `it belongs to ${userName(ownerOf(file))}`
-  return new CommandError(`cannot open ${file} (EACCES): ${why}`, EXIT.unavailable, remedy(file))
-}
-
 /** Most often a command was run by a user other than the service's, either now or when it made the file. */
-function remedy(file: string): string {
-  const self = process.getuid?.() ?? 0
-  if (isOurs(file)) return `run: chmod u+rw ${inShell(file)}`
-  if (ownerOf(path.dirname(file)) === self) return `as root: chown ${self} ${inShell(file)}*`
-  return 'run this as the user that the service runs as'
-}
-
-/** False also for a file that this user may not look at. */
-function isOurs(file: string): boolean {
-  try {
-    return statSync(file).uid === process.getuid?.()
-  } catch {
-    return false
-  }
+function forbidden(file: string): CommandError {
+  return new CommandError(
+    `cannot open ${file} (EACCES): it belongs to ${userName(ownerOf(file))}`,
+    EXIT.unavailable,
+    'run this as the user that the service runs as, who must own the file, with mode 600',
+  )
 }
 
 /** Warns when root is about to make this database in the directory of a user who could not open it. */

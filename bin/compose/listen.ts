@@ -1,7 +1,7 @@
 // Ports: taken before anything else is started, so that a port in use is noticed before a database is touched.
 
 import type { Server as HttpServer } from 'node:http'
-import { createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Server } from 'node:net'
 import { hostInUrl } from '../../services/rpc/address.js'
 import { isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -20,12 +20,10 @@ export interface HostAndPort {
 
 /**
  * A port this process holds, so that its number is known before the server that needs it is made. A client that connects
- * before a server is put on the port waits for it.
+ * before a server is put on the port is cut off.
  */
 export interface HeldPort extends HostAndPort {
   readonly socket: Server
-  /** Connections accepted so far, unread. */
-  readonly waiting: Socket[]
 }
 
 /**
@@ -34,23 +32,18 @@ export interface HeldPort extends HostAndPort {
  */
 export function holdPort(host: string, port: number, variable: PortVariable): Promise<HeldPort> {
   return new Promise((resolve, reject) => {
-    const waiting: Socket[] = []
-    const socket = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (connection) => {
-      connection.on('error', () => connection.destroy())
-      waiting.push(connection)
-    })
+    const socket = createServer((connection) => connection.destroy())
     socket.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen({ host, port }, variable, error)))
     socket.listen({ port, host, backlog: BACKLOG }, () => {
       const address = socket.address()
       if (address === null || typeof address === 'string') throw new Error('a TCP server has an address')
-      resolve({ host, port: address.port, socket, waiting })
+      resolve({ host, port: address.port, socket })
     })
   })
 }
 
 /** Frees a port that no server was put on; one that was closed with its server is free already. */
 export function letGo(held: HeldPort): Promise<void> {
-  for (const connection of held.waiting.splice(0)) connection.destroy()
   return new Promise((resolve) => held.socket.close(() => resolve()))
 }
 
@@ -60,10 +53,6 @@ export function serveOn(held: HeldPort, server: HttpServer): Promise<void> {
     server.once('error', reject)
     server.listen(held.socket, BACKLOG, () => {
       server.off('error', reject)
-      for (const connection of held.waiting.splice(0)) {
-        server.emit('connection', connection)
-        connection.resume()
-      }
       resolve()
     })
   })

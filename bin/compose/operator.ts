@@ -2,7 +2,6 @@
 // configured, else one that runs on this DATA_DIR, else it opens the databases itself. That is safe beside a server too:
 // every call is a transaction, and servers ask the database whether others wrote.
 import { randomBytes, randomUUID } from 'node:crypto'
-import { setTimeout } from 'node:timers/promises'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import { AdminService, type App, type User } from '../../gen/surveyauth/v1/admin_service_pb.js'
@@ -21,7 +20,7 @@ import type { Database } from '../settings.js'
 import { socketIn } from './addresses.js'
 import { createCommandObservers } from './command-observers.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
-import { isThere, noDatabase, warnOfOwner } from './database-file.js'
+import { noDatabase, warnOfOwner } from './database-file.js'
 import type { Part } from './part.js'
 import { creating, isMade } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
@@ -110,8 +109,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     async token(creates) {
       const remote = await connect('token', config.tokenServiceUrl)
       if (remote) return remote
-      const isThereNow = await (creates ? isMade : isMadeSoon)(tokenCopy, config.tokenDatabase)
-      if (!isThereNow) begin(tokenCopy, config.tokenDatabase, creates)
+      if (!(await isMade(tokenCopy, config.tokenDatabase))) begin(tokenCopy, config.tokenDatabase, creates)
       opened.push(await openTokenPart(config, dispatcher, clock, observers))
       return local
     },
@@ -136,19 +134,6 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   } finally {
     for (const part of opened.reverse()) await part.close()
   }
-}
-
-const MAKING_MS = 2_000
-const LOOK_EVERY_MS = 50
-
-/** As isMade; a file that holds nothing may be one that a service has just begun. */
-async function isMadeSoon(schemas: CopiedSchema, where: Database): Promise<boolean> {
-  for (let waitedMs = 0; waitedMs < MAKING_MS; waitedMs += LOOK_EVERY_MS) {
-    if (await isMade(schemas, where)) return true
-    if (where.kind !== 'sqlite' || !isThere(where.file)) return false
-    await setTimeout(LOOK_EVERY_MS)
-  }
-  return false
 }
 
 /** @throws CommandError when there is no database and this command makes none */
