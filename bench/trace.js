@@ -39,7 +39,7 @@ function options() {
 async function main() {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-trace-'))
   const { readConfig } = await importOfDist('bin/config.js')
-  const { startAllInOne } = await importOfDist('bin/compose/all-in-one.js')
+  const { start } = await importOfDist('bin/compose/start.js')
   const env = {
     DATA_DIR: dataDir,
     PORT: '0',
@@ -48,7 +48,7 @@ async function main() {
     RATE_LIMIT: 'off',
     LOG_LEVEL: 'error',
   }
-  const service = await startAllInOne(readConfig(env))
+  const service = await start('all', readConfig(env))
   try {
     const requests = await requestsTo(service)
     for (const [name, request] of Object.entries(requests)) print(name, await filesOf(request))
@@ -61,12 +61,14 @@ async function main() {
 /** A function for each kind of request; it makes one, and fails unless that is answered as it should be. */
 async function requestsTo(service) {
   const { AccountService } = await importOfDist('gen/surveyauth/v1/account_service_pb.js')
+  const { AdminService } = await importOfDist('gen/surveyauth/v1/admin_service_pb.js')
+  const { SurveyService } = await importOfDist('gen/surveyauth/v1/survey_service_pb.js')
   const { TokenService } = await importOfDist('gen/surveyauth/v1/token_service_pb.js')
   const [account, token] = [AccountService, TokenService].map((of) => service.client(of, 'gateway'))
-  const { app, secret } = await service.admin.createApp({ name: 'Trace', redirectUris: [REDIRECT_URI] })
-  const { user } = await service.admin.createUser({ username: 'trace', password: PASSWORD })
-  const [survey] = (await service.survey.importSurveys({ ownerUserId: user.userId, surveys: [{ title: 'Trace' }] }))
-    .surveys
+  const [admin, surveys] = [AdminService, SurveyService].map((of) => service.client(of, 'operator'))
+  const { app, secret } = await admin.createApp({ name: 'Trace', redirectUris: [REDIRECT_URI] })
+  const { user } = await admin.createUser({ username: 'trace', password: PASSWORD })
+  const [survey] = (await surveys.importSurveys({ ownerUserId: user.userId, surveys: [{ title: 'Trace' }] })).surveys
   const { sessionToken } = await account.signIn({ username: 'trace', password: PASSWORD, source: '127.0.0.1' })
   let forms = 0
   const issue = async () => {

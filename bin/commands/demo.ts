@@ -2,8 +2,11 @@
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
-import type { AllInOne } from '../compose/all-in-one.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { type HeldPort, holdPort, letGo, type PortVariable } from '../compose/listen.js'
+import type { SurveyOperator } from '../compose/operator.js'
+import type { Running } from '../compose/running.js'
 import { type Config, type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
@@ -57,7 +60,7 @@ async function demo(): Promise<void> {
   const { config, running } = await startOnFreePorts()
   try {
     const { seed } = await import('../demo/seed.js') // loads zod: only here
-    const seeded = await seed(running, redirectUri)
+    const seeded = await seed(clientsOf(running), redirectUri)
     const credentials = await authorize(running, seeded.pasted, redirectUri)
     await letGo(appPort)
     const example = await startExample({ baseUrl: running.url, ...seeded.clicked, port: appPort.port })
@@ -79,13 +82,17 @@ async function loadExample(): Promise<StartExample> {
   return startThirdPartyApp
 }
 
+function clientsOf({ client }: Running): SurveyOperator {
+  return { admin: client(AdminService, 'operator'), survey: client(SurveyService, 'operator') }
+}
+
 /** Looks for free ports again when another program was faster in taking them. */
-async function startOnFreePorts(): Promise<{ readonly config: Config; readonly running: AllInOne }> {
-  const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here
+async function startOnFreePorts(): Promise<{ readonly config: Config; readonly running: Running }> {
+  const { start } = await import('../compose/start.js') // heavy: only here
   for (let tries = 1; ; tries += 1) {
     const config = readConfig(await demoEnvironment(process.env))
     try {
-      return { config, running: await startAllInOne(config) }
+      return { config, running: await start('all', config) }
     } catch (error) {
       const mayBeTaken = error instanceof CommandError && error.exitCode === EXIT.unavailable
       if (!mayBeTaken || tries === MOST_TRIES) throw error

@@ -1,7 +1,6 @@
 // survey-auth serve: runs the service, or one part of it, until it is told to stop.
 import { Argument, type Command } from 'commander'
-import { usedAddresses } from '../compose/addresses.js'
-import { MODES, type Mode } from '../compose/mode.js'
+import { MODES, type Mode, usedAddresses } from '../compose/addresses.js'
 import type { Running } from '../compose/running.js'
 import { naming } from '../compose/stores.js'
 import { type Config, readConfig } from '../config.js'

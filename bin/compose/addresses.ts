@@ -4,7 +4,10 @@ import { type Address, isTooLongForSocket } from '../../services/rpc/address.js'
 import type { Config, RpcAddressSetting } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
 import type { Log } from '../telemetry/log.js'
-import type { Mode } from './mode.js'
+
+/** `all` is everything in one process; each other mode is one process of a separated service. */
+export const MODES = ['all', 'gateway', 'token', 'survey'] as const
+export type Mode = (typeof MODES)[number]
 
 const socketNames = { all: 'rpc.sock', token: 'token.sock', survey: 'survey.sock' } as const
 

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import type { AllInOne } from '../compose/all-in-one.js'
+import type { Running } from '../compose/running.js'
 import { DEMO_USER } from './known-account.js'
 import type { SeededApp } from './seed.js'
 
@@ -16,7 +16,7 @@ export interface Credentials {
 }
 
 /** Confirms three times: for the access token, for the refresh token, and a code that is left to be exchanged by hand. */
-export async function authorize(running: AllInOne, app: SeededApp, redirectUri: string): Promise<Credentials> {
+export async function authorize(running: Running, app: SeededApp, redirectUri: string): Promise<Credentials> {
   const account = running.client(AccountService, 'gateway')
   const token = running.client(TokenService, 'gateway')
   const { username, password } = DEMO_USER

@@ -1,6 +1,6 @@
 // The ways to run a service in this process, each with everything that operators would run in processes of their own.
 import path from 'node:path'
-import type { Mode as ProcessMode } from '../../bin/compose/mode.js'
+import type { Mode as ProcessMode } from '../../bin/compose/addresses.js'
 import type { Overrides, Running } from '../../bin/compose/running.js'
 import { start } from '../../bin/compose/start.js'
 import { type Config, readConfig } from '../../bin/config.js'

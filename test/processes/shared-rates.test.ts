@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Writable } from 'node:stream'
 import { expect, onTestFinished, test } from 'vitest'
-import type { Mode } from '../../bin/compose/mode.js'
+import type { Mode } from '../../bin/compose/addresses.js'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
 
