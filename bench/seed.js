@@ -19,7 +19,14 @@ const GRANTS_PER_USER = 10
 const READERS = 1_000 // at most; users whose access tokens are used and never refreshed
 const OWNERS = { owners: 100, surveysPerOwner: 25 } // of the readers, those who have surveys
 const BROWSERS = 100 // of the readers, those who open the authorization page
-const call = { caller: 'operator', requestId: randomUUID(), traceparent: '', signal: undefined, deadlineMs: Infinity }
+const call = {
+  caller: 'operator',
+  callerName: '',
+  requestId: randomUUID(),
+  traceparent: '',
+  signal: undefined,
+  deadlineMs: Infinity,
+}
 const cause = { actor: 'operator', actorId: '', actorSource: '', requestId: call.requestId, dueAt: call.deadlineMs }
 
 /** Hash of the session in which a user confirms. */
