@@ -33,13 +33,14 @@ export class GatewayRequest {
   readonly method: string
   /** As sent, without the query; of an absolute-form target, without scheme and host. */
   readonly path: string
-  /** Last path segment of a route with a parameter, not decoded; empty for other routes. Set when the route is known. */
+  /** The path segment that is the parameter of its route, not decoded; empty for other routes. Set when the route is known. */
   pathParameter = ''
   /** W3C trace context: that of our span, or a trusted proxy's; empty if there is none. */
   traceparent = ''
   readonly #incoming: IncomingMessage
   readonly #rpcTimeoutMs: number
-  readonly #rawQuery: string
+  /** The query as sent; empty if there is none. */
+  readonly queryText: string
   #params: Params | undefined
   #form: Promise<Params> | undefined
 
@@ -56,7 +57,7 @@ export class GatewayRequest {
     this.headerFacts = readHeaders(incoming.rawHeaders)
     this.method = incoming.method ?? ''
     this.path = mark === -1 ? target : target.slice(0, mark)
-    this.#rawQuery = mark === -1 ? '' : target.slice(mark + 1)
+    this.queryText = mark === -1 ? '' : target.slice(mark + 1)
     this.#incoming = incoming
     this.#rpcTimeoutMs = rpcTimeoutMs
   }
@@ -80,7 +81,7 @@ export class GatewayRequest {
 
   /** The query, strictly decoded. @throws Problem when malformed */
   query(): Params {
-    this.#params ??= parseQuery(this.#rawQuery)
+    this.#params ??= parseQuery(this.queryText)
     return this.#params
   }
 

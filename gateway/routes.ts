@@ -28,27 +28,33 @@ export interface Resource {
 /** Finds what serves a path. Paths match byte for byte: nothing is decoded, merged, lower-cased or cut off. */
 export class Router {
   readonly #exact = new Map<string, Resource>()
-  readonly #prefixes = new Map<string, Resource>()
+  readonly #patterns: { readonly path: string; readonly resource: Resource }[] = []
 
   constructor(routes: readonly Route[]) {
     for (const [path, ofPath] of groupByPath(routes)) {
       const resource = toResource(ofPath)
-      if (path.endsWith(`/${PARAMETER}`)) this.#prefixes.set(path.slice(0, -PARAMETER.length), resource)
+      if (path.includes(PARAMETER)) this.#patterns.push({ path, resource })
       else this.#exact.set(path, resource)
     }
   }
 
   find(path: string): Resource | undefined {
-    const exact = this.#exact.get(path)
-    if (exact) return exact
-    const segmentStart = path.lastIndexOf('/') + 1
-    return segmentStart === path.length ? undefined : this.#prefixes.get(path.slice(0, segmentStart))
+    return this.#exact.get(path) ?? this.#patterns.find((pattern) => parameterIn(path, pattern.path) !== '')?.resource
   }
 }
 
 /** The parameter of a path that matched `route`; empty for a route without one. */
 export function pathParameterOf(path: string, route: Route): string {
-  return route.path.endsWith(PARAMETER) ? path.slice(route.path.length - PARAMETER.length) : ''
+  return parameterIn(path, route.path)
+}
+
+/** The segment of `path` where `pattern` has its parameter; empty when they do not match. */
+function parameterIn(path: string, pattern: string): string {
+  const at = pattern.indexOf(PARAMETER)
+  const [before, after] = [pattern.slice(0, at), pattern.slice(at + PARAMETER.length)]
+  if (at === -1 || !path.startsWith(before) || !path.endsWith(after)) return ''
+  const segment = path.slice(before.length, path.length - after.length)
+  return segment.includes('/') ? '' : segment
 }
 
 function groupByPath(routes: readonly Route[]): Map<string, Route[]> {

@@ -6,7 +6,8 @@ import { authorizationRoutes } from './authorization.js'
 import { connectedAppsRoutes } from './connected-apps.js'
 import { landingRoute } from './landing.js'
 import { languageSwitchRoute } from './language-switch.js'
-import { signInRoute } from './sign-in.js'
+import { signInRoutes } from './sign-in.js'
+import { returnRoutes } from './sign-in-elsewhere.js'
 import { signOutRoute } from './sign-out.js'
 import { wayBackRoutes } from './way-back.js'
 
@@ -14,7 +15,8 @@ export const pageRoutes: readonly Route[] = [
   landingRoute,
   languageSwitchRoute,
   ...authorizationRoutes,
-  signInRoute,
+  ...signInRoutes,
+  ...returnRoutes,
   signOutRoute,
   ...connectedAppsRoutes,
   ...wayBackRoutes,

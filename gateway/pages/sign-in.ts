@@ -1,3 +1,4 @@
+import type { ListSignInMethodsResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import type { CheckAuthorizationRequestResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, Route } from '../http.js'
@@ -10,6 +11,7 @@ import { FormRefused, type FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
 import { answerForm, csrfField, isOfLostKey, requireForm } from './forms.js'
 import { isOfSignIn, type SignInNotice } from './notice.js'
+import { leaveFor, onlyWay } from './sign-in-elsewhere.js'
 import { fill } from './texts.js'
 import { type Message, type Rendered, redirectTo, renderPage } from './view.js'
 import { chosenLanguage, goalHref, isProblem, redirectWith, type Visit } from './visit.js'
@@ -20,11 +22,18 @@ export interface SignInGoal {
   readonly app: CheckAuthorizationRequestResponse
 }
 
-/** The page for GET: it says what the form has done whose answer led here. */
-export function signInPage(visit: Visit, goal: SignInGoal | undefined): Answer {
+/**
+ * The answer to GET: a page that says what the form has done whose answer led here. Where there is one way to sign in, and that is
+ * elsewhere, the browser is sent there, unless there is something to say.
+ */
+export async function signInPage(visit: Visit, goal: SignInGoal | undefined): Promise<Answer> {
+  const { deps, request } = visit
+  const methods = await deps.account.listSignInMethods({}, request.rpc)
   const notice = isOfSignIn(visit.notice) ? visit.notice : undefined
+  const provider = onlyWay(methods)
+  if (provider !== undefined && !notice) return leaveFor(visit, goal?.asked, { provider, selectAccount: false })
   const message = notice && messageOf(notice, visit)
-  return renderSignIn(visit, goal, notice?.detail ?? '', message, { status: 200, outcome: 'sign_in' })
+  return renderSignIn(visit, goal, methods, notice?.detail ?? '', message, { status: 200, outcome: 'sign_in' })
 }
 
 function messageOf({ about }: SignInNotice, { t }: Visit): Message | undefined {
@@ -44,11 +53,16 @@ function messageOf({ about }: SignInNotice, { t }: Visit): Message | undefined {
 function renderSignIn(
   visit: Visit,
   goal: SignInGoal | undefined,
+  methods: ListSignInMethodsResponse,
   username: string,
   message: Message | undefined,
   rendered: Rendered,
 ): Answer {
   const { language, t, setCookies, request, deps } = visit
+  const signInForm = {
+    action: withRequest(SIGN_IN_PATH, goal?.asked),
+    hidden: [csrfField(visit, signInUse(goal?.asked))],
+  }
   return renderPage(
     deps.look,
     'sign-in',
@@ -56,27 +70,50 @@ function renderSignIn(
       language,
       title: t.signIn.title,
       href: goalHref(goal?.asked),
-      switchForm: 'sign-in',
+      ...(methods.password && { switchForm: 'sign-in' }),
       expectsFragment: goal !== undefined && request.method !== 'POST', // the page is at the app's own link
     },
     {
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
       username,
       message,
-      form: { action: withRequest(SIGN_IN_PATH, goal?.asked), hidden: [csrfField(visit, signInUse(goal?.asked))] },
+      form: methods.password ? signInForm : undefined,
+      elsewhere: buttonsOf(visit, methods, visit.notice?.about === 'signOutDone').map(({ label, fields }) => ({
+        label,
+        form: { action: withRequest(BEGIN_PATH, goal?.asked), hidden: [...fields, ...signInForm.hidden] },
+      })),
     },
     { ...rendered, setCookies, ...appOf(goal?.asked) },
   )
 }
 
-export const SIGN_IN_PATH = '/connect/sign-in'
+/** The ways to sign in elsewhere, each with what its form sends. Who has just signed out wants to choose an account. */
+function buttonsOf({ t, language }: Visit, { platform, providers }: ListSignInMethodsResponse, selectAccount: boolean) {
+  const named = providers.map(({ provider, labelEn, labelZh }) => {
+    return { provider, label: fill(t.signIn.with, { place: language === 'zh' ? labelZh : labelEn }) }
+  })
+  const all = [...(platform ? [{ provider: '', label: t.signIn.atPlatform }] : []), ...named]
+  return all.map(({ provider, label }) => ({
+    label,
+    fields: [{ name: 'provider', value: provider }, ...(selectAccount ? [{ name: 'select_account', value: '1' }] : [])],
+  }))
+}
 
-export const signInRoute: Route = {
-  name: 'sign_in',
-  method: 'POST',
-  path: SIGN_IN_PATH,
-  kind: 'page',
-  answer: signIn,
+export const SIGN_IN_PATH = '/connect/sign-in'
+export const BEGIN_PATH = '/connect/sign-in/elsewhere'
+
+export const signInRoutes: readonly Route[] = [
+  { name: 'sign_in', method: 'POST', path: SIGN_IN_PATH, kind: 'page', answer: signIn },
+  { name: 'sign_in_elsewhere', method: 'POST', path: BEGIN_PATH, kind: 'page', answer: beginElsewhere },
+]
+
+function beginElsewhere(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  return answerForm(request, deps, async (visit, form, asked) => {
+    const refusal = refusalOf(visit, form, asked)
+    if (refusal) return refusal
+    const provider = form.optional('provider', 32)
+    return leaveFor(visit, asked, { provider, selectAccount: form.optional('select_account', 1) === '1' })
+  })
 }
 
 /** The language switch sends the form, so that the username is kept; the password is not looked at. */
@@ -120,7 +157,8 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
     if (isProblem(error, 'invalid_credentials') || isProblem(error, 'invalid_argument')) return failed('failed')
     const problem = toProblem(error)
     if (problem.type !== 'request_rate_limited') throw error
-    return tooMany(visit, goal, username, problem.options.retryAfterSeconds ?? 1)
+    const methods = await deps.account.listSignInMethods({}, request.rpc)
+    return tooMany(visit, goal, methods, username, problem.options.retryAfterSeconds ?? 1)
   }
 }
 
@@ -144,10 +182,16 @@ function askAgain(
 }
 
 /** Not a redirect: the status and `Retry-After` are for programs as well. */
-function tooMany(visit: Visit, goal: SignInGoal | undefined, username: string, seconds: number): Answer {
+function tooMany(
+  visit: Visit,
+  goal: SignInGoal | undefined,
+  methods: ListSignInMethodsResponse,
+  username: string,
+  seconds: number,
+): Answer {
   const text = fill(visit.t.signIn.rateLimited, { wait: displayWait(seconds, visit.language) })
   const rendered = { status: 429, outcome: 'request_rate_limited', headers: { 'retry-after': String(seconds) } }
-  return renderSignIn(visit, goal, username, { kind: 'notice', text }, rendered)
+  return renderSignIn(visit, goal, methods, username, { kind: 'notice', text }, rendered)
 }
 
 /** What was typed; undefined when no account can have it, which the page does not distinguish from a wrong one. */

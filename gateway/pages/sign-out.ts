@@ -4,6 +4,7 @@ import { type AuthorizationRequest, requestValues } from './authorization-reques
 import { clearOwnCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
 import { answerForm, requireForm } from './forms.js'
+import { leaveFor, onlyWay } from './sign-in-elsewhere.js'
 import { goalHref, redirectWith } from './visit.js'
 
 export const SIGN_OUT_PATH = '/connect/sign-out'
@@ -25,6 +26,8 @@ function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
       await deps.account.signOut({ sessionToken }, request.rpc)
     }
     const setCookies = [clearOwnCookie(deps.publicUrl, 'session')]
+    const provider = asked && onlyWay(await deps.account.listSignInMethods({}, request.rpc))
+    if (provider !== undefined) return leaveFor(visit, asked, { provider, selectAccount: true }, setCookies)
     return redirectWith(
       visit,
       goalHref(asked),

@@ -18,6 +18,9 @@ const en = {
     show: 'Show password',
     hide: 'Hide password',
     submit: 'Sign in',
+    atPlatform: 'Continue to sign in',
+    with: 'Sign in with {place}',
+    or: 'or',
     failed: 'The username or password is incorrect. Please check both and try again.',
     incomplete: 'Please enter your username and your password.',
     signOutDone: 'You are signed out.',
@@ -27,6 +30,40 @@ const en = {
       'This form was replaced because our pages were also opened in another tab. Please enter your password again.',
     formExpired: 'This page was open for more than 30 minutes. Please enter your password again.',
     rateLimited: 'Too many sign-in attempts. Please wait {wait} and try again.',
+  },
+
+  signInElsewhere: {
+    cancelled: ['You did not sign in', 'Nobody is signed in, and nothing was shared.'],
+    notAllowed: [
+      'You may not sign in here',
+      'Your account was recognized, but it is not allowed to use this service. If it should be, ask those who manage your account.',
+    ],
+    noAccount: [
+      'You have no account here yet',
+      'Your account was recognized, but no account here is connected to it. Ask those who manage your account to connect it.',
+    ],
+    userDisabled: ['This account is disabled', 'Ask those who manage your account why.'],
+    identityTaken: [
+      'Already connected',
+      'This sign-in is connected to another account here. Nothing has been changed.',
+    ],
+    expired: [
+      'That took too long',
+      'For your security, a sign-in must end in time. Nothing was shared. Please start again.',
+    ],
+    otherBrowser: [
+      'Begun in another browser',
+      'This sign-in was begun in another browser, or this one does not keep our cookies. It can still be finished where it was begun. Here, please start again.',
+    ],
+    unknown: ['This sign-in is over', 'An address like this works once. Please start again if you are not signed in.'],
+    providerUnavailable: [
+      'Sign-in is not available right now',
+      'The service at which you sign in cannot be reached. Nothing is lost: please try again in a moment.',
+    ],
+    providerMisconfigured: [
+      'Sign-in does not work',
+      'The service at which you sign in gave an answer that cannot be accepted. Nothing was shared. Please tell us the request ID below.',
+    ],
   },
 
   authorization: {
@@ -172,6 +209,9 @@ const zh: Texts = {
     show: '显示密码',
     hide: '隐藏密码',
     submit: '登录',
+    atPlatform: '前往登录',
+    with: '使用{place}登录',
+    or: '或',
     failed: '用户名或密码不正确，请检查后重试。',
     incomplete: '请输入用户名和密码。',
     signOutDone: '您已退出登录。',
@@ -180,6 +220,25 @@ const zh: Texts = {
     formReplaced: '另一个标签页同时打开了本站页面，此表单已重新生成。请再次输入密码。',
     formExpired: '此页面打开已超过 30 分钟，请再次输入密码。',
     rateLimited: '登录尝试次数过多，请在 {wait}后重试。',
+  },
+
+  signInElsewhere: {
+    cancelled: ['您没有登录', '没有任何人登录，也没有共享任何内容。'],
+    notAllowed: ['您不能在此登录', '已确认您的账号，但它不能使用本服务。如有疑问，请联系账号管理员。'],
+    noAccount: ['您在此还没有账号', '已确认您的账号，但此处没有与之关联的账号。请联系账号管理员进行关联。'],
+    userDisabled: ['此账号已停用', '请向账号管理员了解原因。'],
+    identityTaken: ['已被关联', '此登录方式已与本站另一个账号关联，没有任何内容被更改。'],
+    expired: ['用时过长', '为了您的安全，登录须在限定时间内完成。没有共享任何内容，请重新开始。'],
+    otherBrowser: [
+      '登录是在另一个浏览器中开始的',
+      '此登录是在另一个浏览器中开始的，或者此浏览器没有保存本站的 Cookie。您仍可在原浏览器中完成登录；若要在此登录，请重新开始。',
+    ],
+    unknown: ['此次登录已结束', '这样的地址只能使用一次。如果您尚未登录，请重新开始。'],
+    providerUnavailable: ['暂时无法登录', '无法连接到您的登录服务。没有任何内容丢失，请稍后重试。'],
+    providerMisconfigured: [
+      '登录无法完成',
+      '您的登录服务返回了无法接受的结果，没有共享任何内容。请将下方的请求编号告知我们。',
+    ],
   },
 
   authorization: {

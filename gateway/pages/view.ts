@@ -13,7 +13,9 @@ export interface Views {
     readonly appName: string | undefined
     readonly username: string
     readonly message: Message | undefined
-    readonly form: FormView
+    /** For username and password; undefined when nobody signs in so. */
+    readonly form: FormView | undefined
+    readonly elsewhere: readonly { readonly label: string; readonly form: FormView }[]
   }
   authorization: AccountView & {
     readonly appName: string

@@ -4,18 +4,20 @@ import type { GatewayRequest } from '../request.js'
 import { readRequestInProgress } from './authorization-request.js'
 import { DISCONNECT_PATH } from './connected-apps.js'
 import { guarded } from './failures.js'
-import { SIGN_IN_PATH } from './sign-in.js'
+import { BEGIN_PATH, SIGN_IN_PATH } from './sign-in.js'
 import { SIGN_OUT_PATH } from './sign-out.js'
 import { redirectTo } from './view.js'
 import { APPS_PATH, goalHref, openVisit } from './visit.js'
 
-export const wayBackRoutes: readonly Route[] = [SIGN_IN_PATH, SIGN_OUT_PATH, DISCONNECT_PATH].map((path) => ({
-  name: 'way_back',
-  method: 'GET',
-  path,
-  kind: 'page',
-  answer: leadBack,
-}))
+export const wayBackRoutes: readonly Route[] = [SIGN_IN_PATH, BEGIN_PATH, SIGN_OUT_PATH, DISCONNECT_PATH].map(
+  (path) => ({
+    name: 'way_back',
+    method: 'GET',
+    path,
+    kind: 'page',
+    answer: leadBack,
+  }),
+)
 
 function leadBack(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return guarded(openVisit(request, deps), APPS_PATH, async () => {

@@ -46,6 +46,7 @@ export class FakeServices {
         },
       })
       service(AccountService, {
+        listSignInMethods: () => ({ password: true }),
         signIn: (typed, context) => {
           this.#called('signIn', context)
           if (this.signInWaitSeconds > 0) throw failure(ErrorReason.RATE_LIMITED, this.signInWaitSeconds)
