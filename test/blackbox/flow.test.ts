@@ -86,7 +86,7 @@ describe('the flow of spec 1', () => {
     expect((await service.admin.getUser({ userId })).user?.username).toBe(username)
     expect((await service.admin.updateUser({ userId, nickname: 'Ming' })).user?.nickname).toBe('Ming')
     for (const which of [{ username, userId }, {}]) {
-      await expect(service.admin.getUser(which)).rejects.toThrow('give username or user_id, and not both')
+      await expect(service.admin.getUser(which)).rejects.toThrow('give one of username, user_id and external_id')
     }
     await expect(service.admin.getUser({ userId: username })).rejects.toThrow('there is no such user')
   })
