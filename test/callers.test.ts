@@ -31,7 +31,6 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'AccountService.ListSignInMethods': ['gateway'],
   'AccountService.BeginSignIn': ['gateway'],
   'AccountService.CompleteSignIn': ['gateway'],
-  'AccountService.CompleteProviderSignIn': ['gateway'],
   'SignInService.GetSignInRequest': ['sign_in'],
   'SignInService.AcceptSignIn': ['sign_in'],
   'SignInService.RejectSignIn': ['sign_in'],

@@ -85,7 +85,7 @@ function comeBackFromPlatform(request: GatewayRequest, deps: GatewayDeps): Promi
 function comeBackFromProvider(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return comeBack(request, deps, async (browser) => {
     const brought = { provider: request.pathParameter, parameters: request.queryText }
-    return deps.account.completeProviderSignIn({ ...brought, ...browser }, await request.rpcForClient())
+    return deps.account.completeSignIn({ ...brought, ...browser }, await request.rpcForClient())
   })
 }
 

@@ -31,7 +31,6 @@ const account: Row<typeof AccountService> = {
   listSignInMethods: ['gateway'],
   beginSignIn: ['gateway'],
   completeSignIn: ['gateway'],
-  completeProviderSignIn: ['gateway'],
   signOut: ['gateway'],
   getSession: ['gateway'],
   listConnectedApps: ['gateway'],

@@ -42,7 +42,6 @@ const dispatcher = new Dispatcher({
   beginSignIn: async () => ({}),
   completeSignIn: async () => ({}),
   listSignInMethods: async () => ({}),
-  completeProviderSignIn: async () => ({}),
   signOut: () => Promise.reject(new Error('canary-secret-text')),
   getSession: async ({ sessionToken }, call) => {
     calls.push(call)

@@ -51,7 +51,6 @@ async function started(more: More = {}) {
     beginSignIn: async () => ({}),
     completeSignIn: async () => ({}),
     listSignInMethods: async () => ({}),
-    completeProviderSignIn: async () => ({}),
     signOut: nothing,
     async getSession({ sessionToken }) {
       begun.push('the call')

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/account_service.proto.
  */
 export const file_surveyauth_v1_account_service: GenFile = /*@__PURE__*/
-  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKOAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQiWAoOU2lnbkluUmVzcG9uc2USFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAirgIKEkJlZ2luU2lnbkluUmVxdWVzdBIfCgticm93c2VyX2tleRgBIAEoCUIKukgHcgUQKxiAARIXCgZzb3VyY2UYAiABKAlCB7pIBHICGEASHgoKcmV0dXJuX3VyaRgDIAEoCUIKukgHcgUQARiAEBIfCgtyZXN0YXJ0X3VyaRgEIAEoCUIKukgHcgUQARiAQBIXCgVhcHBpZBgFIAEoCUIIukgFcgMYgAESHgoMcmVkaXJlY3RfdXJpGAYgASgJQgi6SAVyAxiAEBIZCghsYW5ndWFnZRgHIAEoCUIHukgEcgIYEBIWCg5yZWF1dGhlbnRpY2F0ZRgIIAEoCBIWCg5zZWxlY3RfYWNjb3VudBgJIAEoCBIZCghwcm92aWRlchgKIAEoCUIHukgEcgIYICIqChNCZWdpblNpZ25JblJlc3BvbnNlEhMKC3JlZGlyZWN0X3RvGAEgASgJIhoKGExpc3RTaWduSW5NZXRob2RzUmVxdWVzdCJxChlMaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEhAKCHBhc3N3b3JkGAEgASgIEhAKCHBsYXRmb3JtGAIgASgIEjAKCXByb3ZpZGVycxgDIAMoCzIdLnN1cnZleWF1dGgudjEuU2lnbkluUHJvdmlkZXIiRgoOU2lnbkluUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSEAoIbGFiZWxfZW4YAiABKAkSEAoIbGFiZWxfemgYAyABKAkiowEKHUNvbXBsZXRlUHJvdmlkZXJTaWduSW5SZXF1ZXN0EhoKCHByb3ZpZGVyGAEgASgJQgi6SAVyAxiAARIdCgpwYXJhbWV0ZXJzGAIgASgJQgm6SAZyBBiAgAESHQoLYnJvd3Nlcl9rZXkYAyABKAlCCLpIBXIDGIABEigKFnByZXZpb3VzX3Nlc3Npb25fdG9rZW4YBCABKAlCCLpIBXIDGIAEInIKFUNvbXBsZXRlU2lnbkluUmVxdWVzdBIQCgh2ZXJpZmllchgBIAEoCRIdCgticm93c2VyX2tleRgCIAEoCUIIukgFcgMYgAESKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgDIAEoCUIIukgFcgMYgAQijwQKFkNvbXBsZXRlU2lnbkluUmVzcG9uc2USPgoHb3V0Y29tZRgBIAEoDjItLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZS5PdXRjb21lEhUKDXNlc3Npb25fdG9rZW4YAiABKAkSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Jlc3RhcnRfdXJpGAQgASgJItcCCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFPVVRDT01FX1NJR05FRF9JThABEhIKDk9VVENPTUVfTElOS0VEEAISFQoRT1VUQ09NRV9DQU5DRUxMRUQQAxIXChNPVVRDT01FX05PVF9BTExPV0VEEAQSFgoST1VUQ09NRV9OT19BQ0NPVU5UEAUSGQoVT1VUQ09NRV9VU0VSX0RJU0FCTEVEEAYSGgoWT1VUQ09NRV9JREVOVElUWV9UQUtFThAHEhMKD09VVENPTUVfRVhQSVJFRBAIEhkKFU9VVENPTUVfT1RIRVJfQlJPV1NFUhAJEhMKD09VVENPTUVfVU5LTk9XThAKEiAKHE9VVENPTUVfUFJPVklERVJfVU5BVkFJTEFCTEUQCxIiCh5PVVRDT01FX1BST1ZJREVSX01JU0NPTkZJR1VSRUQQDCIzCg5TaWduT3V0UmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEIhEKD1NpZ25PdXRSZXNwb25zZSJPChFHZXRTZXNzaW9uUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhcKBWFwcGlkGAIgASgJQgi6SAVyAxiAASJ6ChJHZXRTZXNzaW9uUmVzcG9uc2USEAoIdXNlcm5hbWUYASABKAkSEAoIbmlja25hbWUYAiABKAkSDgoGYXZhdGFyGAMgASgJEjAKDGNvbm5lY3RfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiPQoYTGlzdENvbm5lY3RlZEFwcHNSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQiRgoZTGlzdENvbm5lY3RlZEFwcHNSZXNwb25zZRIpCgRhcHBzGAEgAygLMhsuc3VydmV5YXV0aC52MS5Db25uZWN0ZWRBcHAi/AEKDENvbm5lY3RlZEFwcBIQCghncmFudF9pZBgBIAEoCRINCgVhcHBpZBgCIAEoCRIQCghhcHBfbmFtZRgDIAEoCRINCgVzY29wZRgEIAEoCRIvCgtjcmVhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNbGFzdF91c2VfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXJlZGlyZWN0X3VyaXMYCCADKAkiVwoURGlzY29ubmVjdEFwcFJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIcCghncmFudF9pZBgCIAEoCUIKukgHcgUQARiAASIXChVEaXNjb25uZWN0QXBwUmVzcG9uc2Uy3QYKDkFjY291bnRTZXJ2aWNlEkUKBlNpZ25JbhIcLnN1cnZleWF1dGgudjEuU2lnbkluUmVxdWVzdBodLnN1cnZleWF1dGgudjEuU2lnbkluUmVzcG9uc2USawoRTGlzdFNpZ25Jbk1ldGhvZHMSJy5zdXJ2ZXlhdXRoLnYxLkxpc3RTaWduSW5NZXRob2RzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuTGlzdFNpZ25Jbk1ldGhvZHNSZXNwb25zZSIDkAICElQKC0JlZ2luU2lnbkluEiEuc3VydmV5YXV0aC52MS5CZWdpblNpZ25JblJlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLkJlZ2luU2lnbkluUmVzcG9uc2USXQoOQ29tcGxldGVTaWduSW4SJC5zdXJ2ZXlhdXRoLnYxLkNvbXBsZXRlU2lnbkluUmVxdWVzdBolLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZRJtChZDb21wbGV0ZVByb3ZpZGVyU2lnbkluEiwuc3VydmV5YXV0aC52MS5Db21wbGV0ZVByb3ZpZGVyU2lnbkluUmVxdWVzdBolLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZRJNCgdTaWduT3V0Eh0uc3VydmV5YXV0aC52MS5TaWduT3V0UmVxdWVzdBoeLnN1cnZleWF1dGgudjEuU2lnbk91dFJlc3BvbnNlIgOQAgISVgoKR2V0U2Vzc2lvbhIgLnN1cnZleWF1dGgudjEuR2V0U2Vzc2lvblJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLkdldFNlc3Npb25SZXNwb25zZSIDkAICEmsKEUxpc3RDb25uZWN0ZWRBcHBzEicuc3VydmV5YXV0aC52MS5MaXN0Q29ubmVjdGVkQXBwc1JlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkxpc3RDb25uZWN0ZWRBcHBzUmVzcG9uc2UiA5ACAhJfCg1EaXNjb25uZWN0QXBwEiMuc3VydmV5YXV0aC52MS5EaXNjb25uZWN0QXBwUmVxdWVzdBokLnN1cnZleWF1dGgudjEuRGlzY29ubmVjdEFwcFJlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKOAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQiWAoOU2lnbkluUmVzcG9uc2USFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAirgIKEkJlZ2luU2lnbkluUmVxdWVzdBIfCgticm93c2VyX2tleRgBIAEoCUIKukgHcgUQKxiAARIXCgZzb3VyY2UYAiABKAlCB7pIBHICGEASHgoKcmV0dXJuX3VyaRgDIAEoCUIKukgHcgUQARiAEBIfCgtyZXN0YXJ0X3VyaRgEIAEoCUIKukgHcgUQARiAQBIXCgVhcHBpZBgFIAEoCUIIukgFcgMYgAESHgoMcmVkaXJlY3RfdXJpGAYgASgJQgi6SAVyAxiAEBIZCghsYW5ndWFnZRgHIAEoCUIHukgEcgIYEBIWCg5yZWF1dGhlbnRpY2F0ZRgIIAEoCBIWCg5zZWxlY3RfYWNjb3VudBgJIAEoCBIZCghwcm92aWRlchgKIAEoCUIHukgEcgIYICIqChNCZWdpblNpZ25JblJlc3BvbnNlEhMKC3JlZGlyZWN0X3RvGAEgASgJIhoKGExpc3RTaWduSW5NZXRob2RzUmVxdWVzdCJxChlMaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEhAKCHBhc3N3b3JkGAEgASgIEhAKCHBsYXRmb3JtGAIgASgIEjAKCXByb3ZpZGVycxgDIAMoCzIdLnN1cnZleWF1dGgudjEuU2lnbkluUHJvdmlkZXIiRgoOU2lnbkluUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSEAoIbGFiZWxfZW4YAiABKAkSEAoIbGFiZWxfemgYAyABKAkirQEKFUNvbXBsZXRlU2lnbkluUmVxdWVzdBIQCgh2ZXJpZmllchgBIAEoCRIdCgticm93c2VyX2tleRgCIAEoCUIIukgFcgMYgAESKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgDIAEoCUIIukgFcgMYgAQSGgoIcHJvdmlkZXIYBCABKAlCCLpIBXIDGIABEh0KCnBhcmFtZXRlcnMYBSABKAlCCbpIBnIEGICAASKPBAoWQ29tcGxldGVTaWduSW5SZXNwb25zZRI+CgdvdXRjb21lGAEgASgOMi0uc3VydmV5YXV0aC52MS5Db21wbGV0ZVNpZ25JblJlc3BvbnNlLk91dGNvbWUSFQoNc2Vzc2lvbl90b2tlbhgCIAEoCRIvCgtleHBpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLcmVzdGFydF91cmkYBCABKAki1wIKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhUKEU9VVENPTUVfU0lHTkVEX0lOEAESEgoOT1VUQ09NRV9MSU5LRUQQAhIVChFPVVRDT01FX0NBTkNFTExFRBADEhcKE09VVENPTUVfTk9UX0FMTE9XRUQQBBIWChJPVVRDT01FX05PX0FDQ09VTlQQBRIZChVPVVRDT01FX1VTRVJfRElTQUJMRUQQBhIaChZPVVRDT01FX0lERU5USVRZX1RBS0VOEAcSEwoPT1VUQ09NRV9FWFBJUkVEEAgSGQoVT1VUQ09NRV9PVEhFUl9CUk9XU0VSEAkSEwoPT1VUQ09NRV9VTktOT1dOEAoSIAocT1VUQ09NRV9QUk9WSURFUl9VTkFWQUlMQUJMRRALEiIKHk9VVENPTUVfUFJPVklERVJfTUlTQ09ORklHVVJFRBAMIjMKDlNpZ25PdXRSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQiEQoPU2lnbk91dFJlc3BvbnNlIk8KEUdldFNlc3Npb25SZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQSFwoFYXBwaWQYAiABKAlCCLpIBXIDGIABInoKEkdldFNlc3Npb25SZXNwb25zZRIQCgh1c2VybmFtZRgBIAEoCRIQCghuaWNrbmFtZRgCIAEoCRIOCgZhdmF0YXIYAyABKAkSMAoMY29ubmVjdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI9ChhMaXN0Q29ubmVjdGVkQXBwc1JlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABCJGChlMaXN0Q29ubmVjdGVkQXBwc1Jlc3BvbnNlEikKBGFwcHMYASADKAsyGy5zdXJ2ZXlhdXRoLnYxLkNvbm5lY3RlZEFwcCL8AQoMQ29ubmVjdGVkQXBwEhAKCGdyYW50X2lkGAEgASgJEg0KBWFwcGlkGAIgASgJEhAKCGFwcF9uYW1lGAMgASgJEg0KBXNjb3BlGAQgASgJEi8KC2NyZWF0ZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1sYXN0X3VzZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNcmVkaXJlY3RfdXJpcxgIIAMoCSJXChREaXNjb25uZWN0QXBwUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhwKCGdyYW50X2lkGAIgASgJQgq6SAdyBRABGIABIhcKFURpc2Nvbm5lY3RBcHBSZXNwb25zZTLuBQoOQWNjb3VudFNlcnZpY2USRQoGU2lnbkluEhwuc3VydmV5YXV0aC52MS5TaWduSW5SZXF1ZXN0Gh0uc3VydmV5YXV0aC52MS5TaWduSW5SZXNwb25zZRJrChFMaXN0U2lnbkluTWV0aG9kcxInLnN1cnZleWF1dGgudjEuTGlzdFNpZ25Jbk1ldGhvZHNSZXF1ZXN0Giguc3VydmV5YXV0aC52MS5MaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIgOQAgISVAoLQmVnaW5TaWduSW4SIS5zdXJ2ZXlhdXRoLnYxLkJlZ2luU2lnbkluUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuQmVnaW5TaWduSW5SZXNwb25zZRJdCg5Db21wbGV0ZVNpZ25JbhIkLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXF1ZXN0GiUuc3VydmV5YXV0aC52MS5Db21wbGV0ZVNpZ25JblJlc3BvbnNlEk0KB1NpZ25PdXQSHS5zdXJ2ZXlhdXRoLnYxLlNpZ25PdXRSZXF1ZXN0Gh4uc3VydmV5YXV0aC52MS5TaWduT3V0UmVzcG9uc2UiA5ACAhJWCgpHZXRTZXNzaW9uEiAuc3VydmV5YXV0aC52MS5HZXRTZXNzaW9uUmVxdWVzdBohLnN1cnZleWF1dGgudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgOQAgISawoRTGlzdENvbm5lY3RlZEFwcHMSJy5zdXJ2ZXlhdXRoLnYxLkxpc3RDb25uZWN0ZWRBcHBzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuTGlzdENvbm5lY3RlZEFwcHNSZXNwb25zZSIDkAICEl8KDURpc2Nvbm5lY3RBcHASIy5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RBcHBSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5EaXNjb25uZWN0QXBwUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * Name and password, as typed.
@@ -278,55 +278,13 @@ export const SignInProviderSchema: GenMessage<SignInProvider> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_account_service, 6);
 
 /**
- * A browser that comes back from a provider.
- *
- * @generated from message surveyauth.v1.CompleteProviderSignInRequest
- */
-export type CompleteProviderSignInRequest = Message<"surveyauth.v1.CompleteProviderSignInRequest"> & {
-  /**
-   * Which provider.
-   *
-   * @generated from field: string provider = 1;
-   */
-  provider: string;
-
-  /**
-   * The query with which the browser came, as it came: holds a code.
-   *
-   * @generated from field: string parameters = 2;
-   */
-  parameters: string;
-
-  /**
-   * As in BeginSignInRequest; empty if the browser has none.
-   *
-   * @generated from field: string browser_key = 3;
-   */
-  browserKey: string;
-
-  /**
-   * The session this browser had before, ended by the sign-in; empty if none.
-   *
-   * @generated from field: string previous_session_token = 4;
-   */
-  previousSessionToken: string;
-};
-
-/**
- * Describes the message surveyauth.v1.CompleteProviderSignInRequest.
- * Use `create(CompleteProviderSignInRequestSchema)` to create a new message.
- */
-export const CompleteProviderSignInRequestSchema: GenMessage<CompleteProviderSignInRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 7);
-
-/**
  * A browser that comes back.
  *
  * @generated from message surveyauth.v1.CompleteSignInRequest
  */
 export type CompleteSignInRequest = Message<"surveyauth.v1.CompleteSignInRequest"> & {
   /**
-   * What it brings. Text that cannot be one is UNKNOWN, whatever its length.
+   * What it brings from the platform; empty from a provider. Text that cannot be one is UNKNOWN, whatever its length.
    *
    * @generated from field: string verifier = 1;
    */
@@ -345,6 +303,20 @@ export type CompleteSignInRequest = Message<"surveyauth.v1.CompleteSignInRequest
    * @generated from field: string previous_session_token = 3;
    */
   previousSessionToken: string;
+
+  /**
+   * The provider from which it comes; empty for the platform.
+   *
+   * @generated from field: string provider = 4;
+   */
+  provider: string;
+
+  /**
+   * The query with which it comes from a provider, as it came: holds a code.
+   *
+   * @generated from field: string parameters = 5;
+   */
+  parameters: string;
 };
 
 /**
@@ -352,7 +324,7 @@ export type CompleteSignInRequest = Message<"surveyauth.v1.CompleteSignInRequest
  * Use `create(CompleteSignInRequestSchema)` to create a new message.
  */
 export const CompleteSignInRequestSchema: GenMessage<CompleteSignInRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 8);
+  messageDesc(file_surveyauth_v1_account_service, 7);
 
 /**
  * What has become of it.
@@ -394,7 +366,7 @@ export type CompleteSignInResponse = Message<"surveyauth.v1.CompleteSignInRespon
  * Use `create(CompleteSignInResponseSchema)` to create a new message.
  */
 export const CompleteSignInResponseSchema: GenMessage<CompleteSignInResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 9);
+  messageDesc(file_surveyauth_v1_account_service, 8);
 
 /**
  * How a sign-in ended.
@@ -498,7 +470,7 @@ export enum CompleteSignInResponse_Outcome {
  * Describes the enum surveyauth.v1.CompleteSignInResponse.Outcome.
  */
 export const CompleteSignInResponse_OutcomeSchema: GenEnum<CompleteSignInResponse_Outcome> = /*@__PURE__*/
-  enumDesc(file_surveyauth_v1_account_service, 9, 0);
+  enumDesc(file_surveyauth_v1_account_service, 8, 0);
 
 /**
  * A session to end.
@@ -519,7 +491,7 @@ export type SignOutRequest = Message<"surveyauth.v1.SignOutRequest"> & {
  * Use `create(SignOutRequestSchema)` to create a new message.
  */
 export const SignOutRequestSchema: GenMessage<SignOutRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 10);
+  messageDesc(file_surveyauth_v1_account_service, 9);
 
 /**
  * Empty.
@@ -534,7 +506,7 @@ export type SignOutResponse = Message<"surveyauth.v1.SignOutResponse"> & {
  * Use `create(SignOutResponseSchema)` to create a new message.
  */
 export const SignOutResponseSchema: GenMessage<SignOutResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 11);
+  messageDesc(file_surveyauth_v1_account_service, 10);
 
 /**
  * A session to look up.
@@ -562,7 +534,7 @@ export type GetSessionRequest = Message<"surveyauth.v1.GetSessionRequest"> & {
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 12);
+  messageDesc(file_surveyauth_v1_account_service, 11);
 
 /**
  * The signed-in user, for display.
@@ -604,7 +576,7 @@ export type GetSessionResponse = Message<"surveyauth.v1.GetSessionResponse"> & {
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 13);
+  messageDesc(file_surveyauth_v1_account_service, 12);
 
 /**
  * Whose apps to list.
@@ -625,7 +597,7 @@ export type ListConnectedAppsRequest = Message<"surveyauth.v1.ListConnectedAppsR
  * Use `create(ListConnectedAppsRequestSchema)` to create a new message.
  */
 export const ListConnectedAppsRequestSchema: GenMessage<ListConnectedAppsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 14);
+  messageDesc(file_surveyauth_v1_account_service, 13);
 
 /**
  * The apps that have a live grant of the user.
@@ -646,7 +618,7 @@ export type ListConnectedAppsResponse = Message<"surveyauth.v1.ListConnectedApps
  * Use `create(ListConnectedAppsResponseSchema)` to create a new message.
  */
 export const ListConnectedAppsResponseSchema: GenMessage<ListConnectedAppsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 15);
+  messageDesc(file_surveyauth_v1_account_service, 14);
 
 /**
  * All live grants of a user to one app, as the user sees them.
@@ -716,7 +688,7 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
  * Use `create(ConnectedAppSchema)` to create a new message.
  */
 export const ConnectedAppSchema: GenMessage<ConnectedApp> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 16);
+  messageDesc(file_surveyauth_v1_account_service, 15);
 
 /**
  * An app to disconnect.
@@ -744,7 +716,7 @@ export type DisconnectAppRequest = Message<"surveyauth.v1.DisconnectAppRequest">
  * Use `create(DisconnectAppRequestSchema)` to create a new message.
  */
 export const DisconnectAppRequestSchema: GenMessage<DisconnectAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 17);
+  messageDesc(file_surveyauth_v1_account_service, 16);
 
 /**
  * Empty.
@@ -759,7 +731,7 @@ export type DisconnectAppResponse = Message<"surveyauth.v1.DisconnectAppResponse
  * Use `create(DisconnectAppResponseSchema)` to create a new message.
  */
 export const DisconnectAppResponseSchema: GenMessage<DisconnectAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 18);
+  messageDesc(file_surveyauth_v1_account_service, 17);
 
 /**
  * Owns sessions. A session token identifies one signed-in browser; it is stored hashed and ends by sign-out, idleness,
@@ -809,8 +781,8 @@ export const AccountService: GenService<{
   },
   /**
    * Ends a sign-in when the browser comes back. That it is the browser that began is looked at first, and if it is not,
-   * nothing is used up. Else, in one transaction: the verifier is used up, the user is found or made, the session starts,
-   * and the previous one ends. Not safe to retry: a retry is UNKNOWN.
+   * nothing is used up. From a provider, the code is redeemed and the ID token verified. Then, in one transaction: the verifier
+   * is used up, the user is found or made, the session starts, and the previous one ends. Not safe to retry: a retry is UNKNOWN.
    *
    * Callers: gateway.
    *
@@ -819,19 +791,6 @@ export const AccountService: GenService<{
   completeSignIn: {
     methodKind: "unary";
     input: typeof CompleteSignInRequestSchema;
-    output: typeof CompleteSignInResponseSchema;
-  },
-  /**
-   * The same for a sign-in at a provider: redeems the code that the browser brings, and verifies the ID token. Not safe to
-   * retry: a code is redeemed once.
-   *
-   * Callers: gateway.
-   *
-   * @generated from rpc surveyauth.v1.AccountService.CompleteProviderSignIn
-   */
-  completeProviderSignIn: {
-    methodKind: "unary";
-    input: typeof CompleteProviderSignInRequestSchema;
     output: typeof CompleteSignInResponseSchema;
   },
   /**

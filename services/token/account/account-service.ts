@@ -13,11 +13,12 @@ import { signIn } from './sign-in.js'
 import { beginSignIn, completeSignIn } from './sign-in-elsewhere.js'
 
 export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountService> {
+  const fromPlatform = completeSignIn(deps)
+  const fromProvider = completeProviderSignIn(deps)
   return {
     signIn: signIn(deps),
     beginSignIn: beginSignIn(deps),
-    completeSignIn: completeSignIn(deps),
-    completeProviderSignIn: completeProviderSignIn(deps),
+    completeSignIn: (request, call) => (request.provider === '' ? fromPlatform : fromProvider)(request, call),
 
     async listSignInMethods() {
       const { password, platform, providers } = deps.signInMethods

@@ -2,7 +2,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import {
-  type CompleteProviderSignInRequest,
+  type CompleteSignInRequest,
   type CompleteSignInResponseSchema,
   CompleteSignInResponse_Outcome as Outcome,
 } from '../../../gen/surveyauth/v1/account_service_pb.js'
@@ -22,7 +22,7 @@ type Completed = MessageInitShape<typeof CompleteSignInResponseSchema>
 /** Ends a sign-in at a provider when the browser comes back from there. */
 export function completeProviderSignIn(deps: TokenDeps) {
   const complete = completeSignIn(deps)
-  return async (request: CompleteProviderSignInRequest, call: Call): Promise<Completed> => {
+  return async (request: CompleteSignInRequest, call: Call): Promise<Completed> => {
     const provider = deps.signInMethods.providers.get(request.provider)
     const state = new URLSearchParams(request.parameters).get('state') ?? ''
     const challengeHash = hashTicket(state)
