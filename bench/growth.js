@@ -94,7 +94,7 @@ async function exchangeBeside(open) {
     const codeHash = randomBytes(32)
     const code = { codeHash, appid, userId: user.userId, sessionHash: session.sessionHash, scope: SCOPE }
     await store.issueCode(
-      { ...code, redirectUri: REDIRECT_URI, expiresAtMs: now + 300_000, maxLive: 10_000 },
+      { ...code, redirectUri: REDIRECT_URI, codeChallenge: '', expiresAtMs: now + 300_000, maxLive: 10_000 },
       now,
       cause,
     )
@@ -114,7 +114,8 @@ async function exchangeBeside(open) {
 }
 
 async function addApp(store, appid, now) {
-  const app = { appid, name: appid, redirectUris: [REDIRECT_URI], requiresSecretOnRefresh: false, isDisabled: false }
+  const rules = { requiresSecretOnRefresh: false, requiresPkce: false, isDisabled: false }
+  const app = { appid, name: appid, redirectUris: [REDIRECT_URI], ...rules }
   const secret = { secretId: `secret_${appid}`, appid, name: 'default', secretHash: randomBytes(32), createdAtMs: now }
   const ends = { expiresAtMs: undefined, revokedAtMs: undefined, lastUsedAtMs: undefined }
   await store.createApp({ ...app, createdAtMs: now }, { ...secret, ...ends }, cause)
@@ -128,6 +129,7 @@ async function exchange(store, appid, codeHash, now) {
     appid,
     secretId: `secret_${appid}`,
     redirectUri: undefined,
+    codeChallenge: '',
     replayGraceMs: 10_000,
     grantId: `grant_${randomUUID()}`,
     accessTokenHash: tokenHash(),
@@ -162,7 +164,7 @@ async function fill(file, grants) {
   const now = Date.now()
   db.exec('BEGIN')
   for (const { name } of indexes) db.exec(`DROP INDEX ${name}`)
-  db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, ?)').run(APPID, 'Growth', JSON.stringify([REDIRECT_URI]), now)
+  db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, 0, ?)').run(APPID, 'Growth', JSON.stringify([REDIRECT_URI]), now)
   const addUser = db.prepare("INSERT INTO users VALUES (?, ?, '', ?, ?, ?, 0, 0, ?)")
   const addOpenid = db.prepare('INSERT INTO openids VALUES (?, ?, ?)')
   const addGrant = db.prepare(

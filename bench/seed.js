@@ -52,6 +52,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
     name: 'Benchmark',
     redirectUris: [REDIRECT_URI],
     requiresSecretOnRefresh: false,
+    requiresPkce: false,
     isDisabled: false,
     createdAtMs: now,
   }
@@ -88,6 +89,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
         sessionHash: confirmedIn(userId),
         passwordHash: PASSWORD_HASH, // for a baseline that checks this instead
         redirectUri: REDIRECT_URI,
+        codeChallenge: '',
         scope: SCOPE,
         expiresAtMs: at + CODE_TTL_MS,
         maxLive: 1000,
@@ -111,6 +113,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
         appid,
         secretId: secretRow.secretId,
         redirectUri: undefined,
+        codeChallenge: '',
         replayGraceMs: 10_000,
         grantId: product.newId('grant', randomBytes, place),
         accessTokenHash: accessToken.hash,

@@ -52,6 +52,7 @@ export const problemKinds = {
   invalid_response_type: kind('InvalidArgument', 400, 'fix_request'),
   invalid_scope: kind('InvalidArgument', 400, 'fix_request'),
   invalid_state: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_code_challenge: kind('InvalidArgument', 400, 'fix_request'),
   invalid_session: kind('PermissionDenied', 401, 'reauthorize'),
   invalid_credentials: kind('PermissionDenied', 401, 'fix_request'),
   not_found: kind('NotFound', 404, 'fix_request'),
@@ -84,6 +85,7 @@ const typesByReason: Record<ErrorReason, ProblemType> = {
   [ErrorReason.CALLER_NOT_ALLOWED]: 'internal_server_error',
   [ErrorReason.INVALID_RESPONSE_TYPE]: 'invalid_response_type',
   [ErrorReason.INVALID_STATE]: 'invalid_state',
+  [ErrorReason.INVALID_CODE_CHALLENGE]: 'invalid_code_challenge',
   [ErrorReason.SIGN_IN_DECIDED]: 'internal_server_error', // these three are the answers of SignInService, which no gateway calls
   [ErrorReason.SIGN_IN_EXPIRED]: 'internal_server_error',
   [ErrorReason.USER_DISABLED]: 'internal_server_error',

@@ -12,11 +12,13 @@ interface CreateOptions extends Json {
   readonly name: string
   readonly redirectUri: string[]
   readonly requireSecretOnRefresh?: true
+  readonly requirePkce?: true
 }
 interface UpdateOptions extends Json {
   readonly name?: string
   readonly redirectUri?: string[]
   readonly requireSecretOnRefresh?: boolean
+  readonly requirePkce?: boolean
 }
 interface SecretOptions extends Json {
   readonly name: string
@@ -38,6 +40,7 @@ export function addAppCommands(program: Command): void {
     .requiredOption('--name <name>', 'name shown to users')
     .requiredOption('--redirect-uri <address>', 'callback address, compared byte for byte; repeatable', repeatable)
     .option('--require-secret-on-refresh', 'refuse refreshes that do not carry a secret')
+    .option('--require-pkce', 'refuse authorizations that do not carry a code_challenge')
     .action(createApp)
 
   command(app, 'list', { about: 'all apps', examples: ['app list', 'app list --json'] }).action(listApps)
@@ -55,6 +58,8 @@ export function addAppCommands(program: Command): void {
     .option('--redirect-uri <address>', 'new callback address; repeatable', repeatable)
     .option('--require-secret-on-refresh', 'refuse refreshes that do not carry a secret')
     .option('--no-require-secret-on-refresh', 'accept refreshes without a secret')
+    .option('--require-pkce', 'refuse authorizations that do not carry a code_challenge')
+    .option('--no-require-pkce', 'accept authorizations without one')
     .action(updateApp)
 
   command(app, 'disable <appid>', {
@@ -98,8 +103,9 @@ function addSecretCommands(app: Command): void {
     .action(revokeSecret)
 }
 
-async function createApp({ name, redirectUri, requireSecretOnRefresh, json }: CreateOptions): Promise<void> {
-  const request = { name, redirectUris: redirectUri, requiresSecretOnRefresh: requireSecretOnRefresh ?? false }
+async function createApp(options: CreateOptions): Promise<void> {
+  const request = fieldsOf(options)
+  const { json } = options
   const { app, secret, secretId } = await asOperator(({ admin }) => admin.createApp(request), { creates: true })
   printSecret(
     { appid: app?.appid, secret, secret_id: secretId, name: app?.name, redirect_uris: app?.redirectUris },
@@ -123,21 +129,21 @@ async function showApp(appid: string, options: Json): Promise<void> {
 }
 
 async function updateApp(appid: string, options: UpdateOptions, command: Command): Promise<void> {
-  const { name, redirectUri, requireSecretOnRefresh } = options
-  if (name === undefined && redirectUri === undefined && requireSecretOnRefresh === undefined) {
-    command.error(
-      'error: nothing to change: give --name, --redirect-uri, --require-secret-on-refresh or --no-require-secret-on-refresh',
-    )
-  }
-  const { app } = await asOperator(({ admin }) =>
-    admin.updateApp({
-      appid,
-      redirectUris: redirectUri ?? [],
-      ...(name !== undefined && { name }),
-      ...(requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: requireSecretOnRefresh }),
-    }),
-  )
+  const change = fieldsOf(options)
+  if (Object.keys(change).length === 0)
+    command.error('error: nothing to change: give --name, --redirect-uri, or another option that --help shows')
+  const { app } = await asOperator(({ admin }) => admin.updateApp({ appid, ...change }))
   printApp(app, options)
+}
+
+/** The fields of a request that are given. */
+function fieldsOf({ name, redirectUri, requireSecretOnRefresh, requirePkce }: UpdateOptions) {
+  return {
+    ...(name !== undefined && { name }),
+    ...(redirectUri !== undefined && { redirectUris: redirectUri }),
+    ...(requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: requireSecretOnRefresh }),
+    ...(requirePkce !== undefined && { requiresPkce: requirePkce }),
+  }
 }
 
 async function setDisabled(appid: string, disabled: boolean, options: Json): Promise<void> {
@@ -196,6 +202,7 @@ function appRow(app: App) {
     redirect_uris: app.redirectUris,
     disabled: app.disabled,
     requires_secret_on_refresh: app.requiresSecretOnRefresh,
+    requires_pkce: app.requiresPkce,
     created_at: dateOf(app.createTime),
   }
 }

@@ -18,9 +18,10 @@ export const accessTokenRoute: Route = {
     const secret = query.required('secret', MAX_SECRET_LENGTH)
     const code = query.credential('code')
     const redirectUri = query.optional('redirect_uri', MAX_REDIRECT_URI_LENGTH)
+    const codeVerifier = query.optional('code_verifier', MAX_WORD_LENGTH)
 
     const grant = await token.exchangeCode(
-      { $typeName: 'surveyauth.v1.ExchangeCodeRequest', appid, secret, code, redirectUri },
+      { $typeName: 'surveyauth.v1.ExchangeCodeRequest', appid, secret, code, redirectUri, codeVerifier },
       await request.rpcForClient(),
     )
     const data = {

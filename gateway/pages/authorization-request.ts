@@ -12,6 +12,9 @@ export interface AuthorizationRequest {
   readonly scope: string
   /** Empty when absent: then the callback gets none. */
   readonly state: string
+  /** Of RFC 7636; this and the method are empty when absent. */
+  readonly codeChallenge: string
+  readonly codeChallengeMethod: string
 }
 
 /** @throws Problem when a parameter is missing, empty, given twice or malformed; what it means is for the RPC to judge. */
@@ -22,6 +25,8 @@ export function readAuthorizationRequest(params: Params): AuthorizationRequest {
     responseType: params.required('response_type', MAX_WORD_LENGTH),
     scope: params.required('scope', MAX_WORD_LENGTH),
     state: params.optional('state', 8192),
+    codeChallenge: params.optional('code_challenge', MAX_WORD_LENGTH),
+    codeChallengeMethod: params.optional('code_challenge_method', MAX_WORD_LENGTH),
   }
 }
 
@@ -32,17 +37,26 @@ export function readRequestInProgress(params: Params): AuthorizationRequest | un
 
 /** An address of ours that keeps the authorization request, so that whatever is shown there can lead back to it. */
 export function withRequest(path: string, asked: AuthorizationRequest | undefined): string {
-  const { appid, redirectUri, responseType, scope, state } = asked ?? {}
-  const fields = { appid, redirect_uri: redirectUri, response_type: responseType, scope, state }
-  const query = Object.entries(fields).flatMap(([name, value]) =>
-    value ? [`${name}=${encodeURIComponent(value)}`] : [],
-  )
+  const query = fieldsOf(asked).flatMap(([name, value]) => (value ? [`${name}=${encodeURIComponent(value)}`] : []))
   return query.length === 0 ? path : `${path}?${query.join('&')}`
 }
 
 /** For signing: the same request gives the same list, different requests give different ones. */
 export function requestValues(asked: AuthorizationRequest | undefined): readonly string[] {
-  return asked ? [asked.appid, asked.redirectUri, asked.responseType, asked.scope, asked.state] : []
+  return fieldsOf(asked).map(([, value]) => value)
+}
+
+function fieldsOf(asked: AuthorizationRequest | undefined): readonly (readonly [name: string, value: string])[] {
+  if (!asked) return []
+  return [
+    ['appid', asked.appid],
+    ['redirect_uri', asked.redirectUri],
+    ['response_type', asked.responseType],
+    ['scope', asked.scope],
+    ['state', asked.state],
+    ['code_challenge', asked.codeChallenge],
+    ['code_challenge_method', asked.codeChallengeMethod],
+  ]
 }
 
 /** The link of the authorization page, rebuilt, with the fragment that spec 4.1 requires. */

@@ -86,9 +86,9 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
   if (decision === 'cancel') return leave(asked, { error: 'access_denied' }, 'cancelled')
   if (decision !== 'confirm') throw invalidArgument('decision is neither confirm nor cancel')
   try {
-    const { appid, redirectUri, scope } = asked
+    const { appid, redirectUri, scope, codeChallenge } = asked
     const { code } = await deps.token.issueCode(
-      { sessionToken, requestId, appid, redirectUri, scope },
+      { sessionToken, requestId, appid, redirectUri, scope, codeChallenge },
       await request.rpcForClient(),
     )
     return leave(asked, { code }, 'confirmed')

@@ -59,6 +59,7 @@ function badLinkPage({ t, language, request, setCookies, deps }: Visit, problem:
     invalid_response_type: t.link.invalidResponseType,
     invalid_scope: t.link.invalidScope,
     invalid_state: t.link.invalidState,
+    invalid_code_challenge: t.link.invalidCodeChallenge,
   }
   return errorPage(deps.look, {
     status: 400,

@@ -129,6 +129,8 @@ const en = {
     invalidResponseType: 'The response_type must be “code”.',
     invalidScope: 'The scope must be “snsapi_user”.',
     invalidState: 'The state may contain only a-z, A-Z and 0-9, at most 128 characters.',
+    invalidCodeChallenge:
+      'The code_challenge must be the SHA-256 of your code_verifier in base64url, 43 characters, with code_challenge_method=S256. This app may be one that must send it.',
     malformed: ({ message }: MalformedLink) => `The link is malformed: ${message}.`,
     bare: 'Please start in the app',
     bareLead:
@@ -304,6 +306,8 @@ const zh: Texts = {
     invalidResponseType: 'response_type 必须为“code”。',
     invalidScope: 'scope 必须为“snsapi_user”。',
     invalidState: 'state 只能包含 a-z、A-Z、0-9，且不超过 128 个字符。',
+    invalidCodeChallenge:
+      'code_challenge 必须是 code_verifier 的 SHA-256 值的 base64url 编码（43 个字符），并且 code_challenge_method=S256。此应用可能被要求必须发送该参数。',
     malformed: (problem) => `链接格式有误：${malformedInChinese(problem)}。`,
     bare: '请从应用中打开',
     bareLead: '此页面需要通过应用中的链接打开。没有共享任何内容。请返回该应用重新开始。',

@@ -5,6 +5,8 @@ export type StoredCode =
   | {
       readonly isUsed: false
       readonly redirectUri: string
+      /** Empty for none. */
+      readonly codeChallenge: string
       readonly expiresAtMs: number
       /** Before its expiry: by a revocation, by disabling, or because there were too many. */
       readonly isEnded: boolean
@@ -28,6 +30,18 @@ export interface IssuingFacts {
   readonly isSessionOpen: boolean
   /** The code of the same form, if it was confirmed before. */
   readonly existing: StoredCode | undefined
+}
+
+/** What an app asks of whoever exchanges the code (RFC 7636); each is empty when it was not sent. */
+export interface AskedChallenge {
+  readonly codeChallenge: string
+  readonly codeChallengeMethod: string
+}
+
+/** decisions 43: only S256, which is not the default of the RFC and so must be named. */
+export function isChallengeGood({ codeChallenge, codeChallengeMethod }: AskedChallenge, isRequired: boolean): boolean {
+  if (codeChallenge === '') return codeChallengeMethod === '' && !isRequired
+  return codeChallengeMethod === 'S256' && /^[\w-]{43}$/.test(codeChallenge)
 }
 
 /** decisions 8 and 31. */
@@ -61,7 +75,7 @@ export const REPLAY_NOTES: Readonly<Record<ReplayEffect, string>> = {
 export type RedemptionVerdict =
   | Exclude<AuthenticationVerdict, 'good'>
   | 'redeemed'
-  /** Unknown, expired, ended, another app's, another redirect_uri's, or its user is disabled. */
+  /** Unknown, expired, ended, another app's, another redirect_uri's or code_verifier's, or its user is disabled. */
   | 'refused'
   | ReplayVerdict
 export type ReplayVerdict = 'forgiven' | 'too_late' | 'ends_grant'
@@ -69,15 +83,17 @@ export type ReplayVerdict = 'forgiven' | 'too_late' | 'ends_grant'
 export interface AskedRedemption {
   /** undefined: not sent, so not compared. */
   readonly redirectUri: string | undefined
+  /** Of the code_verifier that was sent; empty if none was. */
+  readonly codeChallenge: string
   /** How long after the exchange a replay is forgiven. */
   readonly replayGraceMs: number
 }
 
-/** decisions 8 to 10. `code`: undefined when the app has none like it. */
+/** decisions 8 to 10 and 43. `code`: undefined when the app has none like it. */
 export function judgeRedemption(
   authentication: Authentication,
   code: StoredCode | undefined,
-  { redirectUri, replayGraceMs }: AskedRedemption,
+  { redirectUri, codeChallenge, replayGraceMs }: AskedRedemption,
   now: number,
 ): RedemptionVerdict {
   // 1. The app is authenticated before its code is looked at.
@@ -90,9 +106,10 @@ export function judgeRedemption(
     if (now < code.usedAtMs + replayGraceMs) return 'forgiven'
     return now < code.expiresAtMs ? 'ends_grant' : 'too_late'
   }
-  // 4. An unused one is good, and for this redirect_uri and a user who is not disabled.
+  // 4. An unused one is good, for this redirect_uri, whoever began the flow, and a user who is not disabled.
   if (!isGood(code, now)) return 'refused'
   if (redirectUri !== undefined && redirectUri !== code.redirectUri) return 'refused'
+  if (codeChallenge !== code.codeChallenge) return 'refused' // also a verifier without a challenge: RFC 9700 §4.8.2
   return code.isUserLive ? 'redeemed' : 'refused'
 }
 

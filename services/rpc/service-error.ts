@@ -26,6 +26,7 @@ const codes: Record<Exclude<ErrorReason, ErrorReason.UNSPECIFIED>, Code> = {
   [ErrorReason.CALLER_NOT_ALLOWED]: Code.PermissionDenied,
   [ErrorReason.INVALID_RESPONSE_TYPE]: Code.InvalidArgument,
   [ErrorReason.INVALID_STATE]: Code.InvalidArgument,
+  [ErrorReason.INVALID_CODE_CHALLENGE]: Code.InvalidArgument,
   [ErrorReason.SIGN_IN_DECIDED]: Code.FailedPrecondition,
   [ErrorReason.SIGN_IN_EXPIRED]: Code.FailedPrecondition,
   [ErrorReason.USER_DISABLED]: Code.PermissionDenied,

@@ -4,6 +4,7 @@ import type {
   CheckAuthorizationRequestRequest,
   CheckAuthorizationRequestResponseSchema,
 } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { type AskedChallenge, isChallengeGood } from '../protocol/codes.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { requireApp } from './app-authentication.js'
 import type { TokenDeps } from './deps.js'
@@ -28,6 +29,7 @@ export function checkAuthorizationRequest(deps: TokenDeps) {
     if (!STATE.test(request.state)) {
       throw new ServiceError(ErrorReason.INVALID_STATE, 'state may hold a-z, A-Z, 0-9, at most 128 of them')
     }
+    requireChallenge(app, request)
     return { appName: app.name, refreshTokenTtlSeconds: deps.rules.refreshTokenTtlSeconds }
   }
 }
@@ -44,4 +46,11 @@ export function invalidRedirectUri(): ServiceError {
 /** @throws ServiceError INVALID_SCOPE */
 export function requireScope(scope: string): void {
   if (scope !== SCOPE_USER) throw new ServiceError(ErrorReason.INVALID_SCOPE, `scope must be ${SCOPE_USER}`)
+}
+
+/** @throws ServiceError INVALID_CODE_CHALLENGE */
+export function requireChallenge(app: AppRow, asked: AskedChallenge): void {
+  if (isChallengeGood(asked, app.requiresPkce)) return
+  const message = 'code_challenge must be 43 of A-Z, a-z, 0-9, - and _, with the method S256, or absent if it may be'
+  throw new ServiceError(ErrorReason.INVALID_CODE_CHALLENGE, message)
 }

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { ExchangeCodeRequest, ExchangeCodeResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
@@ -10,7 +11,7 @@ import type { TokenDeps } from './deps.js'
 const invalidCode = () =>
   new ServiceError(
     ErrorReason.INVALID_CODE,
-    'the code is unknown, used, expired, not for this app or not for the redirect_uri that was sent',
+    'the code is unknown, used, expired, not for this app, or not for the redirect_uri or code_verifier that was sent or left out',
   )
 
 /** Step 2 of the flow (spec 4.2). The app is authenticated before the code is looked at (decisions 9). */
@@ -35,6 +36,7 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
         appid,
         secretId: secret.secretId,
         redirectUri: request.redirectUri === '' ? undefined : request.redirectUri,
+        codeChallenge: challengeOf(request.codeVerifier),
         replayGraceMs: rules.codeReplayGraceSeconds * 1000,
         grantId: newId('grant', deps.randomBytes, place),
         accessTokenHash: accessToken.hash,
@@ -66,4 +68,9 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
         throw invalidSecret()
     }
   }
+}
+
+/** RFC 7636 §4.2, S256; empty without a verifier. */
+function challengeOf(codeVerifier: string): string {
+  return codeVerifier === '' ? '' : hash('sha256', codeVerifier, 'base64url')
 }

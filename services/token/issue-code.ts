@@ -5,7 +5,12 @@ import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { causedBy } from '../storage/cause.js'
 import { invalidAppid, requireApp } from './app-authentication.js'
-import { invalidRedirectUri, requireRedirectUri, requireScope } from './check-authorization-request.js'
+import {
+  invalidRedirectUri,
+  requireChallenge,
+  requireRedirectUri,
+  requireScope,
+} from './check-authorization-request.js'
 import { deriveCode } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import { invalidSession, requireSession } from './session.js'
@@ -20,11 +25,13 @@ export function issueCode(deps: TokenDeps) {
     const app = await requireApp(deps, request.appid)
     requireRedirectUri(app, request.redirectUri)
     requireScope(request.scope)
+    const { appid, redirectUri, scope, codeChallenge } = request
+    requireChallenge(app, { codeChallenge, codeChallengeMethod: codeChallenge && 'S256' })
 
-    const { appid, redirectUri, scope } = request
+    const form = [request.requestId, appid, redirectUri, scope, codeChallenge] as const
     const now = deps.now()
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const code = deriveCode(request.sessionToken, [request.requestId, appid, redirectUri, scope], attempt, now)
+      const code = deriveCode(request.sessionToken, form, attempt, now)
       const outcome = await deps.store.issueCode(
         {
           codeHash: code.hash,
@@ -33,6 +40,7 @@ export function issueCode(deps: TokenDeps) {
           sessionHash: session.sessionHash,
           redirectUri,
           scope,
+          codeChallenge,
           expiresAtMs: now + deps.rules.codeTtlSeconds * 1000,
           maxLive: deps.rules.maxLiveCodesPerUserAndApp,
         },

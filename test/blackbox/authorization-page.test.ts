@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Form, readHtml } from '../harness/html.js'
 import type { Reply } from '../harness/http.js'
+import { loadOpenApi } from '../harness/openapi.js'
 import { authorizePath, type Query, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
 import { decisionForm, formAskingFor, formWith, type Page, type Visitor } from '../harness/visitor.js'
 import { openService, startService } from '../harness.js'
@@ -25,6 +26,8 @@ function expectPageWithoutRedirect(reply: Reply, status: number): void {
   expect(reply.headers.has('location')).toBe(false)
   expect(reply.headers.get('content-type')).toMatch(/^text\/html/)
 }
+
+const S256 = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM' // RFC 7636, appendix B
 
 const codeIn = (reply: Reply) => new URL(reply.headers.get('location') ?? '').searchParams.get('code') ?? ''
 
@@ -51,7 +54,45 @@ describe('a bad authorization request gets our page with status 400 and never a 
     { what: 'a state ending in a line break', changed: { state: 'a\n' } },
     { what: 'a state in Chinese', changed: { state: '状态' } },
     { what: 'a script as state', changed: { state: '<script>alert(1)</script>' } },
+    {
+      what: 'a code_challenge whose method is plain',
+      changed: { code_challenge: S256, code_challenge_method: 'plain' },
+    },
+    { what: 'a code_challenge without a method', changed: { code_challenge: S256 } },
+    { what: 'a code_challenge_method alone', changed: { code_challenge_method: 'S256' } },
+    {
+      what: 'a code_challenge in hex',
+      changed: { code_challenge: '0'.repeat(64), code_challenge_method: 'S256' },
+    },
+    {
+      what: 'a code_challenge of 129 characters',
+      changed: { code_challenge: 'a'.repeat(129), code_challenge_method: 'S256' },
+    },
   ]
+  /** What openapi.yaml says by itself, parameter by parameter, of a link with this in it. */
+  function isGoodByDocument(changed: Query): boolean {
+    const openapi = loadOpenApi()
+    const sent = new URL(authorizePath(app, undefined, changed), service.url).searchParams
+    const at = '/paths/~1connect~1oauth2~1authorize/get/parameters'
+    return (openapi.at(at) as unknown[]).every((_, index) => {
+      const pointer = openapi.follow(`${at}/${index}`) ?? ''
+      const { name, required } = openapi.at(pointer) as { name: string; required: boolean }
+      const value = sent.get(name)
+      return value === null ? !required : openapi.validator(`${pointer}/schema`)(value)
+    })
+  }
+
+  test('openapi.yaml says the same of each parameter, as far as it knows', () => {
+    const challenge = { code_challenge: S256, code_challenge_method: 'S256' }
+    expect([{}, { state: 'aZ9' }, challenge].map(isGoodByDocument)).toEqual([true, true, true])
+    const known = ['an unknown appid', 'an unregistered redirect_uri'] // only to us
+    const together = ['a code_challenge without a method', 'a code_challenge_method alone']
+    expect(bad.filter(({ changed }) => isGoodByDocument(changed)).map(({ what }) => what)).toEqual([
+      ...known,
+      ...together,
+    ])
+  })
+
   test.each(bad)('$what, signed in or not', async ({ changed }) => {
     const target = authorizePath(app, undefined, changed)
     for (const visitor of [service.visitor(), await signedIn()]) {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { toMs } from '../harness/clock.js'
 import { expectError } from '../harness/envelope.js'
-import { tokensOf, type Verbs, whenAnswered } from '../harness/verbs.js'
+import { authorizePath, tokensOf, type Verbs, whenAnswered } from '../harness/verbs.js'
 import { openService, startService } from '../harness.js'
 
 /** Of all tests that need none of their own: each makes its own apps and users. */
@@ -16,6 +16,96 @@ async function withCode(service: Verbs) {
   const user = await service.createUser()
   return { app, user, code: await service.issueCode(app, user) }
 }
+
+/** RFC 7636, appendix B. */
+const PKCE = {
+  verifier: 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk',
+  challenge: { code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM', code_challenge_method: 'S256' },
+}
+
+describe('a code that was asked for with a code_challenge', () => {
+  async function withChallenge() {
+    const [app, user] = [await service.createApp(), await service.createUser()]
+    const code = await service.issueCode(app, user, { changed: PKCE.challenge })
+    return {
+      app,
+      user,
+      code,
+      exchange: (verifier?: string) => service.exchange(app, code, { code_verifier: verifier }),
+    }
+  }
+
+  test('needs its code_verifier, through sign-in and consent, and survives every try without', async () => {
+    const { app, code, exchange } = await withChallenge()
+    for (const wrong of [undefined, '', PKCE.verifier.toLowerCase(), PKCE.challenge.code_challenge, 'a'.repeat(128)])
+      expectError(await exchange(wrong), 'invalid_code')
+    const garbage = await service.exchange(app, 'garbage', { code_verifier: PKCE.verifier })
+    expect((await exchange()).message).toBe(garbage.message)
+    expectError(await service.exchange({ ...app, secret: 'wrong' }, code), 'invalid_secret')
+    expect((await exchange(PKCE.verifier)).code).toBe('OK')
+    expectError(await exchange(PKCE.verifier), 'invalid_code')
+  })
+
+  test.each([
+    { what: 'of 42 characters', verifier: 'a'.repeat(42) },
+    { what: 'of 129 characters', verifier: 'a'.repeat(129) },
+    { what: 'with a character that is reserved', verifier: `${'a'.repeat(43)}+` },
+    { what: 'with a line break at the end', verifier: `${'a'.repeat(43)}\n` },
+  ])('is not exchanged with a code_verifier $what, which is malformed', async ({ verifier }) => {
+    const { exchange } = await withChallenge()
+    const answer = await exchange(verifier)
+    expectError(answer, 'invalid_argument')
+    expect(answer.message).toMatch(/^code_verifier/)
+    expect((await exchange(PKCE.verifier)).code).toBe('OK')
+  })
+
+  test('keeps it out of the log, and its code_verifier too', async () => {
+    const { exchange } = await withChallenge()
+    await exchange('a-code-verifier-that-is-not-the-right-one-at-all')
+    await exchange(PKCE.verifier)
+    for (const canary of ['a-code-verifier', PKCE.verifier, PKCE.challenge.code_challenge])
+      expect(service.backend.log()).not.toContain(canary)
+  })
+
+  test('is another one than that of the same form with another or none', async () => {
+    const { appid, redirectUri } = await service.createApp()
+    const { account, token } = service.backend.asGateway
+    const { sessionToken } = await account.signIn({ ...(await service.createUser()), source: '192.0.2.1' })
+    const asked = { sessionToken, requestId: 'the first of the forms', appid, redirectUri, scope: 'snsapi_user' }
+    const codes = ['', PKCE.challenge.code_challenge, 'a'.repeat(43)].map((codeChallenge) =>
+      token.issueCode({ ...asked, codeChallenge }),
+    )
+    expect(new Set((await Promise.all(codes)).map(({ code }) => code)).size).toBe(3)
+    await expect(token.issueCode({ ...asked, codeChallenge: 'short' })).rejects.toThrow('code_challenge must be 43')
+  })
+})
+
+describe('a code that was asked for without a code_challenge', () => {
+  test('is not exchanged with a code_verifier: somebody may have taken the challenge away', async () => {
+    const { app, code } = await withCode(service)
+    expectError(await service.exchange(app, code, { code_verifier: PKCE.verifier }), 'invalid_code')
+    expect((await service.exchange(app, code)).code).toBe('OK')
+  })
+
+  test('is not to be had for an app that requires PKCE, on our page or by RPC', async () => {
+    const app = await service.createApp()
+    const user = await service.createUser()
+    const before = await service.issueCode(app, user)
+    await service.admin.updateApp({ appid: app.appid, requiresPkce: true })
+    const reply = await service.visitor('en').request(authorizePath(app))
+    expect([reply.status, reply.headers.has('location')]).toEqual([400, false])
+    expect(reply.text).toContain('code_challenge')
+    const { account, token } = service.backend.asGateway
+    const { sessionToken } = await account.signIn({ ...user, source: '192.0.2.1' })
+    const asked = { sessionToken, requestId: 'the first of the forms', scope: 'snsapi_user', ...app }
+    await expect(token.issueCode(asked)).rejects.toThrow('code_challenge must be 43')
+    const code = await service.issueCode(app, user, { changed: PKCE.challenge })
+    expect((await service.exchange(app, code, { code_verifier: PKCE.verifier })).code).toBe('OK')
+    expect((await service.exchange(app, before)).code, 'issued before').toBe('OK')
+    await service.admin.updateApp({ appid: app.appid, requiresPkce: false })
+    expect((await service.exchange(app, await service.issueCode(app, user))).code).toBe('OK')
+  })
+})
 
 describe('a code', () => {
   test('is redeemed at most once', async () => {

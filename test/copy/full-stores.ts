@@ -88,7 +88,7 @@ async function fillSignIns(store: TokenStore): Promise<void> {
 
 async function fillApps(store: TokenStore): Promise<void> {
   const redirectUris = AWKWARD.map((text) => `https://app3.example/?q=${text}`)
-  const app = appRow('app3', { redirectUris, requiresSecretOnRefresh: true })
+  const app = appRow('app3', { redirectUris, requiresSecretOnRefresh: true, requiresPkce: true })
   await store.createApp(app, secretRow('app3', 'soon', { expiresAtMs: NOW + 1 }), byOperator)
   await store.setAppDisabled('app3', true, NOW, byOperator)
   for (const name of AWKWARD) {
@@ -103,7 +103,7 @@ async function fillGrants(store: TokenStore): Promise<void> {
   await mint(store, live.refreshTokenHash)
   const revoked = await grant(store, { appid: 'app2' })
   await store.revokeGrant(revoked.grantId, NOW + 1, byUser)
-  await issue(store, 'unused')
+  await issue(store, 'unused', { codeChallenge: 'challenge'.padEnd(43, '-') })
   await issue(store, 'used')
   await redeem(store, 'used')
   await store.recordUses({
@@ -173,13 +173,14 @@ export function rowsOf(file: string): Record<string, Row[]> {
 }
 
 function codeOf(row: Row): Row {
-  const { code_hash, appid, user_id, scope, issued_at_ms, grant_id } = row
+  const { code_hash, appid, user_id, code_challenge, scope, issued_at_ms, grant_id } = row
   const times = { issued_at_ms, expires_at_ms: row.code_expires_at_ms, used_at_ms: row.created_at_ms }
-  return { code_hash, appid, user_id, redirect_uri: row.redirect_uri ?? '', scope, ...times, grant_id }
+  return { code_hash, appid, user_id, redirect_uri: row.redirect_uri ?? '', code_challenge, scope, ...times, grant_id }
 }
 
 function grantOf(row: Row): Row {
-  const { place, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, access_tokens, ...grant } = row
+  const { place, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, code_challenge, access_tokens, ...grant } =
+    row
   return grant
 }
 

@@ -79,6 +79,8 @@ export interface AuthorizeOptions {
   readonly state?: string | undefined
   readonly decision?: Decision
   readonly visitor?: Visitor
+  /** Of the link's other parameters. */
+  readonly changed?: Query
 }
 
 export const CALLBACK = 'https://app.example/callback'
@@ -161,14 +163,14 @@ export class Verbs {
   }
 
   /** The authorization page as the user sees it once signed in. */
-  authorizationPage(visitor: Visitor, app: TestApp, user: TestUser, state?: string): Promise<Page> {
-    return visitor.openSignedIn(authorizePath(app, state), user)
+  authorizationPage(visitor: Visitor, app: TestApp, user: TestUser, state?: string, changed?: Query): Promise<Page> {
+    return visitor.openSignedIn(authorizePath(app, state, changed), user)
   }
 
   /** Walks the pages up to the callback; returns the callback's address. */
   async authorize(app: TestApp, user: TestUser, options: AuthorizeOptions = {}): Promise<URL> {
     const visitor = options.visitor ?? this.visitor()
-    const page = await this.authorizationPage(visitor, app, user, options.state)
+    const page = await this.authorizationPage(visitor, app, user, options.state, options.changed)
     const reply = await visitor.decide(page, options.decision ?? 'confirm')
     expect(reply.status).toBe(303)
     return new URL(reply.headers.get('location') ?? '')

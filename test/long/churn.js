@@ -58,7 +58,7 @@ async function churn({ refreshes, atOnce }) {
     place.writeUIntBE(now, 0, 6) // as the product does
     const code = keyAt(place)
     const refreshTokenHash = keyAt(place)
-    const about = { codeHash: code, appid: APPID, redirectUri: REDIRECT_URI }
+    const about = { codeHash: code, appid: APPID, redirectUri: REDIRECT_URI, codeChallenge: '' }
     const issued = await store.issueCode(
       {
         ...about,
@@ -145,7 +145,8 @@ async function churn({ refreshes, atOnce }) {
 }
 
 async function createPeople(store, now) {
-  const app = { appid: APPID, name: 'Churn', redirectUris: [REDIRECT_URI], requiresSecretOnRefresh: false }
+  const rules = { requiresSecretOnRefresh: false, requiresPkce: false }
+  const app = { appid: APPID, name: 'Churn', redirectUris: [REDIRECT_URI], ...rules }
   const secret = {
     secretId: 'secret_churn',
     appid: APPID,

@@ -32,6 +32,7 @@ export class Steps {
       name: 'Power',
       redirectUris: ['https://app.example/callback'],
       requiresSecretOnRefresh: false,
+      requiresPkce: false,
       isDisabled: false,
       createdAtMs: NOW,
     }
@@ -78,6 +79,7 @@ export class Steps {
       userId: USER,
       sessionHash: SESSION_HASH,
       redirectUri: 'https://app.example/callback',
+      codeChallenge: '',
       scope: 'snsapi_user',
       expiresAtMs: NOW + HOUR,
       maxLive: 1000,
@@ -91,6 +93,7 @@ export class Steps {
       appid: APPID,
       secretId: 'secret_power',
       redirectUri: undefined,
+      codeChallenge: '',
       replayGraceMs: DAY,
       grantId: `grant_${i}`,
       accessTokenHash: hashAt(i, 'access'),

@@ -47,6 +47,8 @@ export interface ModelCode {
   readonly app: ModelApp
   readonly user: ModelUser
   readonly redirectUri: string
+  /** Whose challenge came with the authorization; undefined if none did. */
+  readonly verifier: string | undefined
   readonly form: ModelForm
   readonly issuedAtMs: number
   readonly expiresAtMs: number
@@ -118,6 +120,7 @@ export class Model {
     user: ModelUser,
     redirectUri: string,
     form: ModelForm,
+    verifier: string | undefined,
   ): { answer: Answer; code?: ModelCode; isNew: boolean } {
     if (form.session !== user.session) return { answer: 'INVALID_SESSION', isNew: false }
     if (app.isDisabled) return { answer: 'INVALID_APPID', isNew: false }
@@ -131,6 +134,7 @@ export class Model {
       app,
       user,
       redirectUri,
+      verifier,
       form,
       issuedAtMs: this.nowMs,
       expiresAtMs: this.nowMs + this.rules.codeMs,
@@ -145,12 +149,13 @@ export class Model {
 
   // -- What apps do --------------------------------------------------------------------------------------------------
 
-  /** Spec 4.2; (8) (9) (10) (14) (33). `redirectUri`: undefined when it is not sent. */
+  /** Spec 4.2; (8) (9) (10) (14) (33) (43). `redirectUri` and `verifier`: undefined when not sent. */
   exchange(
     app: ModelApp,
     secret: string,
     code: ModelCode,
     redirectUri: string | undefined,
+    verifier: string | undefined,
   ): { answer: Answer; grant?: ModelGrant } {
     if (app.isDisabled) return { answer: 'invalid_appid' }
     if (!this.#isSecretOf(app, secret)) return { answer: 'invalid_secret' }
@@ -163,6 +168,7 @@ export class Model {
     }
     if (this.nowMs >= code.expiresAtMs) return refused
     if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
+    if (verifier !== code.verifier) return refused
     if (code.user.isDisabled) return refused
 
     const ofBoth = this.grants.filter((grant) => grant.app === app && grant.user === code.user && this.isLive(grant))

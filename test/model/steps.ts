@@ -1,5 +1,6 @@
 // The steps of the model-based test: each does one thing to the service and to the model and compares the answers.
 
+import { createHash } from 'node:crypto'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { ConnectError } from '@connectrpc/connect'
 import fc from 'fast-check'
@@ -107,8 +108,17 @@ async function isSignedIn(model: Model, real: Real, user: ModelUser): Promise<bo
 
 let forms = 0
 
-async function confirm(model: Model, real: Real, app: ModelApp, user: ModelUser, uri: string, form: ModelForm) {
-  const expected = model.confirm(app, user, uri, form)
+async function confirm(
+  model: Model,
+  real: Real,
+  app: ModelApp,
+  user: ModelUser,
+  uri: string,
+  form: ModelForm,
+  verifier: string | undefined,
+) {
+  const expected = model.confirm(app, user, uri, form, verifier)
+  const codeChallenge = verifier && createHash('sha256').update(verifier).digest('base64url')
   const { answer, response } = await askRpc(
     real.service.backend.asGateway.token.issueCode({
       sessionToken: form.session,
@@ -116,6 +126,7 @@ async function confirm(model: Model, real: Real, app: ModelApp, user: ModelUser,
       appid: app.appid,
       redirectUri: uri,
       scope: 'snsapi_user',
+      ...(codeChallenge && { codeChallenge }),
     }),
   )
   expectAnswer(answer, expected.answer)
@@ -135,16 +146,24 @@ async function confirm(model: Model, real: Real, app: ModelApp, user: ModelUser,
   return `code ${model.codes.indexOf(code)}`
 }
 
-const authorize = fc.record({ app: either, user: either, uri: either }).map(
+const VERIFIERS = ['first', 'second'].map((text) => text.padEnd(43, '.~'))
+const verifier = fc.constantFrom(undefined, undefined, ...VERIFIERS)
+
+const authorize = fc.record({ app: either, user: either, uri: either, verifier }).map(
   (wish) =>
-    new Step('authorize', `app ${wish.app}, user ${wish.user}, uri ${wish.uri}`, always, async (model, real) => {
-      const app = model.apps[wish.app] as ModelApp
-      const user = model.users[wish.user] as ModelUser
-      if (!(await isSignedIn(model, real, user))) return 'no sign-in'
-      forms += 1
-      const form = { id: `form-${String(forms).padStart(16, '0')}`, session: user.session ?? '' }
-      return confirm(model, real, app, user, app.redirectUris[wish.uri] ?? '', form)
-    }),
+    new Step(
+      'authorize',
+      `app ${wish.app}, user ${wish.user}, uri ${wish.uri}, ${wish.verifier}`,
+      always,
+      async (model, real) => {
+        const app = model.apps[wish.app] as ModelApp
+        const user = model.users[wish.user] as ModelUser
+        if (!(await isSignedIn(model, real, user))) return 'no sign-in'
+        forms += 1
+        const form = { id: `form-${String(forms).padStart(16, '0')}`, session: user.session ?? '' }
+        return confirm(model, real, app, user, app.redirectUris[wish.uri] ?? '', form, wish.verifier)
+      },
+    ),
 )
 
 const confirmAgain = lately.map(
@@ -154,8 +173,8 @@ const confirmAgain = lately.map(
       `of code -${n}`,
       (model) => hasCode(model) && model.nowMs - nth(model.codes, n).user.signedInAtMs < SESSION_MS,
       (model, real) => {
-        const { app, user, redirectUri, form } = nth(model.codes, n)
-        return confirm(model, real, app, user, redirectUri, form)
+        const { app, user, redirectUri, form, verifier } = nth(model.codes, n)
+        return confirm(model, real, app, user, redirectUri, form, verifier)
       },
     ),
 )
@@ -193,15 +212,17 @@ interface Exchange {
   readonly secret: string
   readonly code: ModelCode
   readonly redirectUri: string | undefined
+  readonly verifier: string | undefined
 }
 
-function askToExchange(real: Real, { app, secret, code, redirectUri }: Exchange) {
+function askToExchange(real: Real, { app, secret, code, redirectUri, verifier }: Exchange) {
   return askHttp(real, '/api/oauth2/access_token', {
     appid: app.appid,
     secret,
     code: code.text,
     grant_type: 'authorization_code',
     redirect_uri: redirectUri,
+    code_verifier: verifier,
   })
 }
 
@@ -223,33 +244,37 @@ async function adopt(model: Model, real: Real, grant: ModelGrant, data: Record<s
 }
 
 async function exchange(model: Model, real: Real, wish: Exchange): Promise<string> {
-  const expected = model.exchange(wish.app, wish.secret, wish.code, wish.redirectUri)
+  const expected = model.exchange(wish.app, wish.secret, wish.code, wish.redirectUri, wish.verifier)
   const { answer, data } = await askToExchange(real, wish)
   expectAnswer(answer, expected.answer)
   return expected.grant ? adopt(model, real, expected.grant, data) : answer
 }
 
-const exchanges = fc.record({ code: lately, secret: secretWish, isOwnApp: often, uri: uriWish }).map(
-  (wish) =>
-    new Step(
-      'exchange',
-      `code -${wish.code}, secret ${wish.secret}, ${wish.isOwnApp ? 'its' : 'other'} app, uri ${wish.uri}`,
-      hasCode,
-      (model, real) => {
-        const code = nth(model.codes, wish.code)
-        const app = appOf(model, code.app, wish.isOwnApp)
-        const secret = secretOf(model, app, wish.secret)
-        return exchange(model, real, { app, secret, code, redirectUri: uriOf(code, wish.uri) })
-      },
-    ),
-)
+const exchanges = fc
+  .record({ code: lately, secret: secretWish, isOwnApp: often, uri: uriWish, isOwnVerifier: often, verifier })
+  .map(
+    (wish) =>
+      new Step(
+        'exchange',
+        `code -${wish.code}, secret ${wish.secret}, ${wish.isOwnApp ? 'its' : 'other'} app, uri ${wish.uri}, ${wish.isOwnVerifier ? 'its verifier' : wish.verifier}`,
+        hasCode,
+        (model, real) => {
+          const code = nth(model.codes, wish.code)
+          const app = appOf(model, code.app, wish.isOwnApp)
+          const secret = secretOf(model, app, wish.secret)
+          const verifier = wish.isOwnVerifier ? code.verifier : wish.verifier
+          return exchange(model, real, { app, secret, code, redirectUri: uriOf(code, wish.uri), verifier })
+        },
+      ),
+  )
 
 const exchangesAtOnce = lately.map(
   (n) =>
     new Step('exchange three times at once', `code -${n}`, hasCode, async (model, real) => {
       const code = nth(model.codes, n)
-      const wish = { app: code.app, secret: nth(code.app.secrets, 0).text, code, redirectUri: undefined }
-      const expected = [1, 2, 3].map(() => model.exchange(wish.app, wish.secret, code, undefined))
+      const { app, verifier } = code
+      const wish = { app, secret: nth(app.secrets, 0).text, code, redirectUri: undefined, verifier }
+      const expected = [1, 2, 3].map(() => model.exchange(app, wish.secret, code, undefined, verifier))
       const answers = await Promise.all([1, 2, 3].map(() => askToExchange(real, wish)))
       expect(answers.map(({ answer }) => answer).sort()).toEqual(expected.map(({ answer }) => answer).sort())
       const grant = expected.find((one) => one.grant)?.grant
@@ -526,8 +551,9 @@ const probes = boundary.map(
       const { code, grant, token } = goTo(model, real, wish, 0).of
       const newest = (app: ModelApp) => nth(app.secrets, 0).text
       if (code) {
-        const redirectUri = undefined
-        return `exchange: ${await exchange(model, real, { app: code.app, secret: newest(code.app), code, redirectUri })}`
+        const { app, verifier } = code
+        const wish = { app, secret: newest(app), code, redirectUri: undefined, verifier }
+        return `exchange: ${await exchange(model, real, wish)}`
       }
       if (grant && token) {
         return `user: ${await user(model, real, { app: grant.app, grant, token, openid: grant.openid })}`
@@ -587,7 +613,7 @@ export async function compareAll(model: Model, real: Real): Promise<void> {
     expect(apps.map(({ grantId }) => grantId)).toEqual(newest.map(({ id }) => id))
   }
   for (const code of model.codes) {
-    const secret = nth(code.app.secrets, 0).text
-    await exchange(model, real, { app: code.app, secret, code, redirectUri: undefined })
+    const { app, verifier } = code
+    await exchange(model, real, { app, secret: nth(app.secrets, 0).text, code, redirectUri: undefined, verifier })
   }
 }

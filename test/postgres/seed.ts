@@ -32,6 +32,7 @@ export async function seed(store: TokenStore): Promise<Seed> {
       name: 'Survey reader',
       redirectUris: ['https://app.example/callback'],
       requiresSecretOnRefresh: false,
+      requiresPkce: false,
       isDisabled: false,
       createdAtMs: START,
     },
@@ -67,7 +68,7 @@ export async function createUser(store: TokenStore, user: Pick<Seed, 'userId' | 
 export async function issue(store: TokenStore, { appid, userId }: Seed): Promise<Uint8Array> {
   const codeHash = randomBytes(32)
   const redirectUri = 'https://app.example/callback'
-  const about = { codeHash, appid, userId, sessionHash: sessionOf(userId), redirectUri }
+  const about = { codeHash, appid, userId, sessionHash: sessionOf(userId), redirectUri, codeChallenge: '' }
   const code = { ...about, scope: 'snsapi_user', expiresAtMs: START + 5 * MINUTE }
   const outcome = await store.issueCode({ ...code, maxLive: 10_000 }, START, cause)
   if (outcome !== 'issued') throw new Error(outcome)
@@ -99,6 +100,7 @@ export async function redeem(
     appid,
     secretId,
     redirectUri: undefined,
+    codeChallenge: '',
     replayGraceMs,
     accessTokenExpiresAtMs: START + 60 * MINUTE,
     refreshTokenExpiresAtMs: START + 600 * MINUTE,

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { Authentication } from '../../services/protocol/authentication.js'
 import {
   type IssuingFacts,
+  isChallengeGood,
   judgeIssuing,
   judgeRedemption,
   replayEffect,
@@ -13,7 +14,8 @@ const CALLBACK = 'https://app.example/callback'
 const GRACE = 10_000
 
 const app: Authentication = { app: { isDisabled: false, requiresSecretOnRefresh: false }, secretEndsAtMs: Infinity }
-const unused = { isUsed: false, redirectUri: CALLBACK, expiresAtMs: NOW + 1, isEnded: false, isUserLive: true } as const
+const good = { redirectUri: CALLBACK, expiresAtMs: NOW + 1, isEnded: false, isUserLive: true }
+const unused = { isUsed: false, codeChallenge: '', ...good } as const
 const used = { isUsed: true, usedAtMs: NOW - GRACE, expiresAtMs: NOW + 1 } as const
 
 describe('an exchange', () => {
@@ -42,7 +44,20 @@ describe('an exchange', () => {
     ['too_late', 'a replay comes when the code expires', app, { ...used, expiresAtMs: NOW }, undefined],
     ['too_late', 'a replay comes a ms later', app, { ...used, expiresAtMs: NOW - 1 }, undefined],
   ])('is %s when %s', (verdict, _, authentication, code, redirectUri) => {
-    expect(judgeRedemption(authentication, code, { redirectUri, replayGraceMs: GRACE }, NOW)).toBe(verdict)
+    expect(judgeRedemption(authentication, code, { redirectUri, codeChallenge: '', replayGraceMs: GRACE }, NOW)).toBe(
+      verdict,
+    )
+  })
+
+  test.each([
+    ['redeemed', 'its verifier is that of the challenge', 'challenge', 'challenge'],
+    ['refused', 'its verifier is another', 'challenge', 'another'],
+    ['refused', 'it has no verifier, and the code a challenge', 'challenge', ''],
+    ['refused', 'it has a verifier, and the code no challenge', '', 'challenge'],
+    ['redeemed', 'neither has any', '', ''],
+  ])('is %s when %s', (verdict, _, codeChallenge, ofVerifier) => {
+    const asked = { redirectUri: undefined, codeChallenge: ofVerifier, replayGraceMs: GRACE }
+    expect(judgeRedemption(app, { ...unused, codeChallenge }, asked, NOW)).toBe(verdict)
   })
 
   test('that is a replay revokes its grant, unless that is revoked already', () => {
@@ -71,5 +86,27 @@ describe('a code', () => {
     ['exists_ended', 'its code was used', { existing: used }],
   ])('is %s when %s', (verdict, _, change) => {
     expect(judgeIssuing({ ...facts, ...change }, CALLBACK, NOW)).toBe(verdict)
+  })
+})
+
+describe('a code_challenge', () => {
+  const challenge = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM' // RFC 7636, appendix B
+  test.each([
+    ['good', 'it is the S256 of a verifier', challenge, 'S256'],
+    ['bad', 'the method is left out, which means plain', challenge, ''],
+    ['bad', 'the method is plain', challenge, 'plain'],
+    ['bad', 'the method is in lower case', challenge, 's256'],
+    ['bad', 'it is a character short', challenge.slice(1), 'S256'],
+    ['bad', 'it is a character too long', `${challenge}A`, 'S256'],
+    ['bad', 'it is base64', challenge.replace('-', '+'), 'S256'],
+    ['bad', 'only the method is there', '', 'S256'],
+  ])('is %s when %s', (verdict, _, codeChallenge, codeChallengeMethod) => {
+    for (const isRequired of [false, true])
+      expect(isChallengeGood({ codeChallenge, codeChallengeMethod }, isRequired)).toBe(verdict === 'good')
+  })
+
+  test('may be absent unless the app must send it', () => {
+    const absent = { codeChallenge: '', codeChallengeMethod: '' }
+    expect([isChallengeGood(absent, false), isChallengeGood(absent, true)]).toEqual([true, false])
   })
 })

@@ -174,6 +174,7 @@ test('a refused exchange leaves no openid behind, even when it was sent with ano
     appid: one.appid,
     secretId: one.secretId,
     redirectUri: 'https://app.example/other',
+    codeChallenge: '',
     replayGraceMs: 0,
     grantId: 'grant_wrong',
     accessTokenHash: randomBytes(32),

@@ -27,7 +27,7 @@ function fill({ appid }: Seed, from: number, count: number): string {
     of('access_tokens', `sha256(('a' || i)::bytea), 'g' || i, 1, ${end}`),
     of(
       'codes',
-      `sha256(('c' || i)::bytea), '${appid}', 'u' || i, 'https://a.example', 's', ${START}, ${end}, NULL, NULL`,
+      `sha256(('c' || i)::bytea), '${appid}', 'u' || i, 'https://a.example', '', 's', ${START}, ${end}, NULL, NULL`,
     ),
   ].join('')
 }
@@ -93,7 +93,7 @@ test('an exchange reads nothing that its user has open with other apps', async (
   const [other, code] = [await seed(store), await issue(store, seeded)]
   const columns = `'${other.appid}', '${seeded.userId}', 'o', 's', sha256(i::text::bytea), ${START}, ${START}, ${START + 1e9}, NULL`
   await query(url, `INSERT INTO grants SELECT 'g' || i, ${columns} FROM generate_series(1, ${ROWS}) i`)
-  const uri = `'https://a.example', 's', ${START}, ${START + 1e9}, NULL, NULL`
+  const uri = `'https://a.example', '', 's', ${START}, ${START + 1e9}, NULL, NULL`
   await query(
     url,
     `INSERT INTO codes SELECT sha256(i::text::bytea), '${other.appid}', '${seeded.userId}', ${uri} FROM generate_series(1, ${ROWS}) i`,

@@ -366,7 +366,11 @@ type Once = readonly [
 ]
 const about = { redirectUri: 'https://app.example/callback', sessionHash: hashOf('session'), maxLive: 1 }
 const eventsOf = (kind: string) => `audit_events WHERE kind = '${kind}'`
-const changes = [{ name: 'new' }, { redirectUris: ['https://new.example/'] }, { requiresSecretOnRefresh: true }]
+const changes = [
+  { name: 'new' },
+  { redirectUris: ['https://new.example/'] },
+  { requiresSecretOnRefresh: true, requiresPkce: true },
+]
 const profiles = [{ nickname: 'new' }, { avatar: 'https://new.example/' }, { nickname: 'new' }]
 const once: Once[] = [
   [

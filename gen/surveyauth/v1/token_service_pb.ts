@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/token_service.proto.
  */
 export const file_surveyauth_v1_token_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL3Rva2VuX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEirgEKIENoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYAiABKAlCCLpIBXIDGIAQEh8KDXJlc3BvbnNlX3R5cGUYAyABKAlCCLpIBXIDGIABEhcKBXNjb3BlGAQgASgJQgi6SAVyAxiAARIXCgVzdGF0ZRgFIAEoCUIIukgFcgMYgEAiWAohQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlc3BvbnNlEhAKCGFwcF9uYW1lGAEgASgJEiEKGXJlZnJlc2hfdG9rZW5fdHRsX3NlY29uZHMYAiABKAUipwEKEElzc3VlQ29kZVJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIeCgpyZXF1ZXN0X2lkGAIgASgJQgq6SAdyBRAQGIABEhcKBWFwcGlkGAMgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYBCABKAlCCLpIBXIDGIAQEhcKBXNjb3BlGAUgASgJQgi6SAVyAxiAASIhChFJc3N1ZUNvZGVSZXNwb25zZRIMCgRjb2RlGAEgASgJIoMBChNFeGNoYW5nZUNvZGVSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEhoKBnNlY3JldBgCIAEoCUIKukgHcgUQARiABBIVCgRjb2RlGAMgASgJQge6SARyAhABEh4KDHJlZGlyZWN0X3VyaRgEIAEoCUIIukgFcgMYgBAiZwoURXhjaGFuZ2VDb2RlUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhUKDXJlZnJlc2hfdG9rZW4YAiABKAkSEgoKZXhwaXJlc19pbhgDIAEoBRIOCgZvcGVuaWQYBCABKAkicAoZUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIeCg1yZWZyZXNoX3Rva2VuGAIgASgJQge6SARyAhABEhgKBnNlY3JldBgDIAEoCUIIukgFcgMYgAQiRgoaUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhIKCmV4cGlyZXNfaW4YAiABKAUibgoYVmVyaWZ5QWNjZXNzVG9rZW5SZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KDGFjY2Vzc190b2tlbhgCIAEoCUIHukgEcgIQARIYCgZvcGVuaWQYAyABKAlCCLpIBXIDGIABIqMBChlWZXJpZnlBY2Nlc3NUb2tlblJlc3BvbnNlEg8KB3VzZXJfaWQYASABKAkSDgoGb3BlbmlkGAIgASgJEg0KBXNjb3BlGAMgASgJEi8KC2V4cGlyZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghncmFudF9pZBgFIAEoCRITCgtleHRlcm5hbF9pZBgGIAEoCSJwChhHZXRBdXRob3JpemVkVXNlclJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESHQoMYWNjZXNzX3Rva2VuGAIgASgJQge6SARyAhABEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAASJiChlHZXRBdXRob3JpemVkVXNlclJlc3BvbnNlEg4KBm9wZW5pZBgBIAEoCRIQCghuaWNrbmFtZRgCIAEoCRIOCgZhdmF0YXIYAyABKAkSEwoLZXh0ZXJuYWxfaWQYBCABKAkyhwUKDFRva2VuU2VydmljZRKDAQoZQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdBIvLnN1cnZleWF1dGgudjEuQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlcXVlc3QaMC5zdXJ2ZXlhdXRoLnYxLkNoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXNwb25zZSIDkAICElMKCUlzc3VlQ29kZRIfLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVxdWVzdBogLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVzcG9uc2UiA5ACAhJXCgxFeGNoYW5nZUNvZGUSIi5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlc3BvbnNlEmkKElJlZnJlc2hBY2Nlc3NUb2tlbhIoLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBopLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USawoRVmVyaWZ5QWNjZXNzVG9rZW4SJy5zdXJ2ZXlhdXRoLnYxLlZlcmlmeUFjY2Vzc1Rva2VuUmVxdWVzdBooLnN1cnZleWF1dGgudjEuVmVyaWZ5QWNjZXNzVG9rZW5SZXNwb25zZSIDkAICEmsKEUdldEF1dGhvcml6ZWRVc2VyEicuc3VydmV5YXV0aC52MS5HZXRBdXRob3JpemVkVXNlclJlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkdldEF1dGhvcml6ZWRVc2VyUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL3Rva2VuX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEi+QEKIENoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYAiABKAlCCLpIBXIDGIAQEh8KDXJlc3BvbnNlX3R5cGUYAyABKAlCCLpIBXIDGIABEhcKBXNjb3BlGAQgASgJQgi6SAVyAxiAARIXCgVzdGF0ZRgFIAEoCUIIukgFcgMYgEASIAoOY29kZV9jaGFsbGVuZ2UYBiABKAlCCLpIBXIDGIABEicKFWNvZGVfY2hhbGxlbmdlX21ldGhvZBgHIAEoCUIIukgFcgMYgAEiWAohQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlc3BvbnNlEhAKCGFwcF9uYW1lGAEgASgJEiEKGXJlZnJlc2hfdG9rZW5fdHRsX3NlY29uZHMYAiABKAUiyQEKEElzc3VlQ29kZVJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIeCgpyZXF1ZXN0X2lkGAIgASgJQgq6SAdyBRAQGIABEhcKBWFwcGlkGAMgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYBCABKAlCCLpIBXIDGIAQEhcKBXNjb3BlGAUgASgJQgi6SAVyAxiAARIgCg5jb2RlX2NoYWxsZW5nZRgGIAEoCUIIukgFcgMYgAEiIQoRSXNzdWVDb2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCSK/AQoTRXhjaGFuZ2VDb2RlUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIaCgZzZWNyZXQYAiABKAlCCrpIB3IFEAEYgAQSFQoEY29kZRgDIAEoCUIHukgEcgIQARIeCgxyZWRpcmVjdF91cmkYBCABKAlCCLpIBXIDGIAQEjoKDWNvZGVfdmVyaWZpZXIYBSABKAlCI7pIIHIeMhxeJHxeW0EtWmEtejAtOS5ffi1dezQzLDEyOH0kImcKFEV4Y2hhbmdlQ29kZVJlc3BvbnNlEhQKDGFjY2Vzc190b2tlbhgBIAEoCRIVCg1yZWZyZXNoX3Rva2VuGAIgASgJEhIKCmV4cGlyZXNfaW4YAyABKAUSDgoGb3BlbmlkGAQgASgJInAKGVJlZnJlc2hBY2Nlc3NUb2tlblJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESHgoNcmVmcmVzaF90b2tlbhgCIAEoCUIHukgEcgIQARIYCgZzZWNyZXQYAyABKAlCCLpIBXIDGIAEIkYKGlJlZnJlc2hBY2Nlc3NUb2tlblJlc3BvbnNlEhQKDGFjY2Vzc190b2tlbhgBIAEoCRISCgpleHBpcmVzX2luGAIgASgFIm4KGFZlcmlmeUFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIdCgxhY2Nlc3NfdG9rZW4YAiABKAlCB7pIBHICEAESGAoGb3BlbmlkGAMgASgJQgi6SAVyAxiAASKjAQoZVmVyaWZ5QWNjZXNzVG9rZW5SZXNwb25zZRIPCgd1c2VyX2lkGAEgASgJEg4KBm9wZW5pZBgCIAEoCRINCgVzY29wZRgDIAEoCRIvCgtleHBpcmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZ3JhbnRfaWQYBSABKAkSEwoLZXh0ZXJuYWxfaWQYBiABKAkicAoYR2V0QXV0aG9yaXplZFVzZXJSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KDGFjY2Vzc190b2tlbhgCIAEoCUIHukgEcgIQARIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAEiYgoZR2V0QXV0aG9yaXplZFVzZXJSZXNwb25zZRIOCgZvcGVuaWQYASABKAkSEAoIbmlja25hbWUYAiABKAkSDgoGYXZhdGFyGAMgASgJEhMKC2V4dGVybmFsX2lkGAQgASgJMocFCgxUb2tlblNlcnZpY2USgwEKGUNoZWNrQXV0aG9yaXphdGlvblJlcXVlc3QSLy5zdXJ2ZXlhdXRoLnYxLkNoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXF1ZXN0GjAuc3VydmV5YXV0aC52MS5DaGVja0F1dGhvcml6YXRpb25SZXF1ZXN0UmVzcG9uc2UiA5ACAhJTCglJc3N1ZUNvZGUSHy5zdXJ2ZXlhdXRoLnYxLklzc3VlQ29kZVJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLklzc3VlQ29kZVJlc3BvbnNlIgOQAgISVwoMRXhjaGFuZ2VDb2RlEiIuc3VydmV5YXV0aC52MS5FeGNoYW5nZUNvZGVSZXF1ZXN0GiMuc3VydmV5YXV0aC52MS5FeGNoYW5nZUNvZGVSZXNwb25zZRJpChJSZWZyZXNoQWNjZXNzVG9rZW4SKC5zdXJ2ZXlhdXRoLnYxLlJlZnJlc2hBY2Nlc3NUb2tlblJlcXVlc3QaKS5zdXJ2ZXlhdXRoLnYxLlJlZnJlc2hBY2Nlc3NUb2tlblJlc3BvbnNlEmsKEVZlcmlmeUFjY2Vzc1Rva2VuEicuc3VydmV5YXV0aC52MS5WZXJpZnlBY2Nlc3NUb2tlblJlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLlZlcmlmeUFjY2Vzc1Rva2VuUmVzcG9uc2UiA5ACAhJrChFHZXRBdXRob3JpemVkVXNlchInLnN1cnZleWF1dGgudjEuR2V0QXV0aG9yaXplZFVzZXJSZXF1ZXN0Giguc3VydmV5YXV0aC52MS5HZXRBdXRob3JpemVkVXNlclJlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * The parameters of spec 4.1, decoded.
@@ -60,6 +60,20 @@ export type CheckAuthorizationRequestRequest = Message<"surveyauth.v1.CheckAutho
    * @generated from field: string state = 5;
    */
   state: string;
+
+  /**
+   * Of RFC 7636; empty when absent. 43 characters of `[A-Za-z0-9_-]`.
+   *
+   * @generated from field: string code_challenge = 6;
+   */
+  codeChallenge: string;
+
+  /**
+   * Must be `S256` with a code_challenge, and absent without.
+   *
+   * @generated from field: string code_challenge_method = 7;
+   */
+  codeChallengeMethod: string;
 };
 
 /**
@@ -139,6 +153,13 @@ export type IssueCodeRequest = Message<"surveyauth.v1.IssueCodeRequest"> & {
    * @generated from field: string scope = 5;
    */
   scope: string;
+
+  /**
+   * SHA-256, in base64url, of the code_verifier without which the code cannot be exchanged; empty for none.
+   *
+   * @generated from field: string code_challenge = 6;
+   */
+  codeChallenge: string;
 };
 
 /**
@@ -202,6 +223,13 @@ export type ExchangeCodeRequest = Message<"surveyauth.v1.ExchangeCodeRequest"> &
    * @generated from field: string redirect_uri = 4;
    */
   redirectUri: string;
+
+  /**
+   * Of RFC 7636: must be that of the code_challenge the code was issued with, and empty if there was none, else INVALID_CODE.
+   *
+   * @generated from field: string code_verifier = 5;
+   */
+  codeVerifier: string;
 };
 
 /**
@@ -492,10 +520,10 @@ export const GetAuthorizedUserResponseSchema: GenMessage<GetAuthorizedUserRespon
 export const TokenService: GenService<{
   /**
    * Checks what a third-party app put into the link of the authorization page, in this order: appid, redirect_uri,
-   * response_type, scope, state. Changes nothing; safe to retry.
+   * response_type, scope, state, code_challenge. Changes nothing; safe to retry.
    *
    * Callers: gateway. Fails with INVALID_APPID, INVALID_REDIRECT_URI, INVALID_RESPONSE_TYPE, INVALID_SCOPE,
-   * INVALID_STATE.
+   * INVALID_STATE, INVALID_CODE_CHALLENGE.
    *
    * @generated from rpc surveyauth.v1.TokenService.CheckAuthorizationRequest
    */
@@ -505,11 +533,11 @@ export const TokenService: GenService<{
     output: typeof CheckAuthorizationRequestResponseSchema;
   },
   /**
-   * Issues a one-time authorization code for the signed-in user of a session. Checks appid, redirect_uri and scope again,
-   * as CheckAuthorizationRequest does. A second call with the same fields, while the code of the first is unused and
+   * Issues a one-time authorization code for the signed-in user of a session. Checks appid, redirect_uri, scope and
+   * code_challenge again, as CheckAuthorizationRequest does. A second call with the same fields, while the code of the first is unused and
    * unexpired, returns the same code. Safe to retry.
    *
-   * Callers: gateway. Fails with INVALID_SESSION, INVALID_APPID, INVALID_REDIRECT_URI, INVALID_SCOPE.
+   * Callers: gateway. Fails with INVALID_SESSION, INVALID_APPID, INVALID_REDIRECT_URI, INVALID_SCOPE, INVALID_CODE_CHALLENGE.
    *
    * @generated from rpc surveyauth.v1.TokenService.IssueCode
    */

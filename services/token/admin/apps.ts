@@ -34,6 +34,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
         name: request.name,
         redirectUris,
         requiresSecretOnRefresh: request.requiresSecretOnRefresh,
+        requiresPkce: request.requiresPkce,
         isDisabled: false,
         createdAtMs: now,
       }
@@ -66,6 +67,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
         ...(request.requiresSecretOnRefresh !== undefined && {
           requiresSecretOnRefresh: request.requiresSecretOnRefresh,
         }),
+        ...(request.requiresPkce !== undefined && { requiresPkce: request.requiresPkce }),
       }
       const app = await store.updateApp(request.appid, change, deps.now(), byOperator(call))
       return { app: toApp(found(app, request.appid)) }
@@ -148,6 +150,7 @@ function toApp(row: AppRow, secrets: readonly AppSecretRow[] = []): MessageInitS
     redirectUris: [...row.redirectUris],
     disabled: row.isDisabled,
     requiresSecretOnRefresh: row.requiresSecretOnRefresh,
+    requiresPkce: row.requiresPkce,
     createTime: timestampFromMs(row.createdAtMs),
     secrets: secrets.map(toAppSecret),
   }

@@ -48,11 +48,12 @@ export interface AppRow {
   readonly name: string
   readonly redirectUris: readonly string[]
   readonly requiresSecretOnRefresh: boolean
+  readonly requiresPkce: boolean
   readonly isDisabled: boolean
   readonly createdAtMs: number
 }
 
-export type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>
+export type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh' | 'requiresPkce'>>
 
 /** Behind every password hash that begins so: they are of ASCII without `~`. */
 export const behindAll = (beginning: string) => `${beginning}~`
@@ -63,6 +64,7 @@ export function changedColumns(before: AppRow, after: AppRow): string[] {
     name: before.name !== after.name,
     redirect_uris: JSON.stringify(before.redirectUris) !== JSON.stringify(after.redirectUris),
     requires_secret_on_refresh: before.requiresSecretOnRefresh !== after.requiresSecretOnRefresh,
+    requires_pkce: before.requiresPkce !== after.requiresPkce,
   }
   return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
 }
@@ -318,6 +320,8 @@ export interface NewCode {
   readonly sessionHash: Hash
   readonly redirectUri: string
   readonly scope: string
+  /** Empty for none. */
+  readonly codeChallenge: string
   /** At most an hour from now. */
   readonly expiresAtMs: number
   /** Live codes one user may have for one app; the oldest beyond that are ended. */
@@ -331,6 +335,8 @@ export interface Redemption {
   readonly secretId: string
   /** undefined: not sent, so not compared. */
   readonly redirectUri: string | undefined
+  /** Of the code_verifier that was sent; empty if none was. */
+  readonly codeChallenge: string
   /** How long after the exchange a replay is forgiven, in ms. */
   readonly replayGraceMs: number
   /** Used for the grant if the redemption succeeds. */
@@ -347,7 +353,7 @@ export interface Redemption {
 
 export type RedemptionResult =
   | { readonly kind: 'redeemed'; readonly openid: string }
-  /** Unknown, used, expired, another app's, another redirect_uri's, or its user is disabled. */
+  /** Unknown, used, expired, another app's, another redirect_uri's or code_verifier's, or its user is disabled. */
   | { readonly kind: 'refused'; readonly replay: 'none' | ReplayEffect }
   /** The app is unknown or disabled. */
   | { readonly kind: 'app_ended' }

@@ -77,9 +77,9 @@ export const appChecks: readonly Check<TokenStore>[] = [
     title: 'an update of an app replaces what is given and keeps the rest',
     async run(store) {
       await seed(store)
-      const expected = { ...appRow('app1'), redirectUris: ['https://new.example/'], requiresSecretOnRefresh: true }
-      const { redirectUris, requiresSecretOnRefresh } = expected
-      const change = { redirectUris, requiresSecretOnRefresh }
+      const expected = { ...appRow('app1'), redirectUris: ['https://new.example/'], requiresPkce: true }
+      const { redirectUris, requiresPkce } = expected
+      const change = { redirectUris, requiresPkce }
       expect(await store.updateApp('app1', change, NOW, byOperator)).toEqual(expected)
       expect(await store.findApp('app1')).toEqual(expected)
       expect(await store.findApp('app2')).toEqual(appRow('app2'))

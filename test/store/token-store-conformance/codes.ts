@@ -125,6 +125,23 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a code with a code_challenge is exchanged with that only, and one without is not exchanged with any',
+    async run(store) {
+      await seed(store)
+      const codeChallenge = 'challenge'.padEnd(43, '-')
+      const other = 'other'.padEnd(43, '-')
+      await issue(store, 'code', { codeChallenge })
+      expect(await issue(store, 'code', { codeChallenge })).toBe('exists_live')
+      await issue(store, 'plain code')
+      expect((await redeem(store, 'code')).result).toEqual(refused)
+      expect((await redeem(store, 'code', { codeChallenge: other })).result).toEqual(refused)
+      expect((await redeem(store, 'plain code', { codeChallenge })).result).toEqual(refused)
+      expect((await redeem(store, 'code', { codeChallenge })).result.kind).toBe('redeemed')
+      expect((await redeem(store, 'plain code')).result.kind).toBe('redeemed')
+      expect((await redeem(store, 'code', { codeChallenge: other })).result).toMatchObject({ replay: 'forgiven' })
+    },
+  },
+  {
     title: "another app's code is refused as unknown, used or not, and trying it ends no grant",
     async run(store) {
       await seed(store)

@@ -9,13 +9,13 @@ import { addSecret, writeSecret } from './secrets.js'
 type AppMethods = Pick<TokenStore, 'createApp' | 'findApp' | 'listApps' | 'updateApp' | 'setAppDisabled'>
 
 const APP = `appid, name, redirect_uris AS "redirectUris", requires_secret_on_refresh AS "requiresSecretOnRefresh",
-  is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
+  requires_pkce AS "requiresPkce", is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
 
 const insertApp: Statement = {
   name: 'insert_app',
   text: `
-    INSERT INTO apps (appid, name, redirect_uris, requires_secret_on_refresh, is_disabled, created_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6)
+    INSERT INTO apps (appid, name, redirect_uris, requires_secret_on_refresh, requires_pkce, is_disabled, created_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT (appid) DO NOTHING
     RETURNING appid`,
 }
@@ -30,7 +30,8 @@ const lockApp: Statement = {
 }
 const updateApp: Statement = {
   name: 'update_app',
-  text: 'UPDATE apps SET name = $2, redirect_uris = $3, requires_secret_on_refresh = $4 WHERE appid = $1',
+  text: `
+    UPDATE apps SET name = $2, redirect_uris = $3, requires_secret_on_refresh = $4, requires_pkce = $5 WHERE appid = $1`,
 }
 const setAppDisabled: Statement = {
   name: 'set_app_disabled',
@@ -65,8 +66,8 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
   return {
     createApp(app, secret, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs } = app
-        const values = [appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs]
+        const { appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce, isDisabled, createdAtMs } = app
+        const values = [appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce, isDisabled, createdAtMs]
         const created = await transaction.write(insertApp, values)
         if (created.length === 0) {
           const before = await transaction.askOne<AppRow>(lockApp, [appid])
@@ -92,7 +93,8 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
         const app = { ...before, ...change }
         const changed = changedColumns(before, app)
         if (changed.length === 0) return before
-        transaction.write(updateApp, [appid, app.name, app.redirectUris, app.requiresSecretOnRefresh])
+        const { name, redirectUris, requiresSecretOnRefresh, requiresPkce } = app
+        transaction.write(updateApp, [appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce])
         const removed = removedRedirectUris(before, app)
         if (removed.length > 0) transaction.write(endCodesOfRedirectUris, [appid, now - MAX_CODE_TTL_MS, removed])
         audit.write(transaction, now, cause, { kind: 'app.updated', appid, note: changed.join(', ') })

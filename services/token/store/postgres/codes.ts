@@ -30,15 +30,15 @@ type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
 const findCode: Statement = {
   name: 'find_code',
   text: `
-    SELECT redirect_uri AS "redirectUri", expires_at_ms AS "expiresAtMs", NOT ${IS_NOT_ENDED} AS "isEnded",
-      used_at_ms AS "usedAtMs"
+    SELECT redirect_uri AS "redirectUri", code_challenge AS "codeChallenge", expires_at_ms AS "expiresAtMs",
+      NOT ${IS_NOT_ENDED} AS "isEnded", used_at_ms AS "usedAtMs"
     FROM codes WHERE code_hash = $1`,
 }
 const insertCode: Statement = {
   name: 'insert_code',
   text: `
-    INSERT INTO codes (code_hash, appid, user_id, redirect_uri, scope, issued_at_ms, expires_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+    INSERT INTO codes (code_hash, appid, user_id, redirect_uri, code_challenge, scope, issued_at_ms, expires_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 }
 /**
  * By the index codes_by_user: of the codes with its lifetime, those that one more code pushes out. Here and elsewhere, rows
@@ -66,10 +66,10 @@ const lockUnusedCodes = waitingOrNot(
       SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS asked (appid, secret_id, code_hash, place)
     ), ${authenticationOfAsked(skip)}
     SELECT ${AUTHENTICATION}, k.user_id AS "userId", k.scope, k.redirect_uri AS "redirectUri",
-      k.expires_at_ms AS "expiresAtMs", k.is_ended AS "isEnded", k.is_user_live AS "isUserLive"
+      k.code_challenge AS "codeChallenge", k.expires_at_ms AS "expiresAtMs", k.is_ended AS "isEnded", k.is_user_live AS "isUserLive"
     FROM authentication a
       LEFT JOIN LATERAL (
-        SELECT k.user_id, k.scope, k.redirect_uri, k.expires_at_ms, NOT k.${IS_NOT_ENDED} AS is_ended,
+        SELECT k.user_id, k.scope, k.redirect_uri, k.code_challenge, k.expires_at_ms, NOT k.${IS_NOT_ENDED} AS is_ended,
           NOT u.is_disabled AS is_user_live
         FROM codes k ${lockedUserOf('k', skip)}
         WHERE k.code_hash = a.code_hash AND k.appid || '' = a.appid AND k.used_at_ms IS NULL
@@ -208,7 +208,7 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
     async issueCode(code, now, cause) {
       if (code.expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       return database.causedTransaction(cause, async (transaction) => {
-        const { codeHash, appid, userId, sessionHash, redirectUri, scope, expiresAtMs, maxLive } = code
+        const { codeHash, appid, userId, sessionHash, redirectUri, codeChallenge, scope, expiresAtMs, maxLive } = code
         const [app, session, existing] = await Promise.all([
           transaction.askOne<Pick<AppRow, 'isDisabled' | 'redirectUris'>>(shareApp, [appid]),
           transaction.askOne(lockUserAndSession, [userId, sessionHash]),
@@ -220,7 +220,8 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
         if (verdict !== 'issued') return verdict
         const issuedAfter = now - (expiresAtMs - now)
         transaction.write(endSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])
-        transaction.write(insertCode, [codeHash, appid, userId, redirectUri, scope, now, expiresAtMs])
+        const values = [codeHash, appid, userId, redirectUri, codeChallenge, scope, now, expiresAtMs]
+        transaction.write(insertCode, values)
         audit.write(transaction, now, cause, { kind: 'code.issued', appid, userId })
         return 'issued'
       })
@@ -369,6 +370,7 @@ async function replay(
 
 interface ExistingCode {
   readonly redirectUri: string
+  readonly codeChallenge: string
   readonly expiresAtMs: number
   readonly isEnded: boolean
   readonly usedAtMs: number | null

@@ -8,6 +8,7 @@ CREATE TABLE apps (
   name text NOT NULL,
   redirect_uris text[] NOT NULL,
   requires_secret_on_refresh boolean NOT NULL,
+  requires_pkce boolean NOT NULL,
   is_disabled boolean NOT NULL,
   created_at_ms bigint NOT NULL
 );
@@ -95,6 +96,7 @@ CREATE TABLE codes (
   appid text COLLATE "C" NOT NULL REFERENCES apps,
   user_id text COLLATE "C" NOT NULL REFERENCES users,
   redirect_uri text COLLATE "C" NOT NULL,
+  code_challenge text COLLATE "C" NOT NULL, -- empty for none
   scope text NOT NULL,
   issued_at_ms bigint NOT NULL,
   expires_at_ms bigint NOT NULL,

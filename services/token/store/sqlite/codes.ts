@@ -57,6 +57,7 @@ type CodeRecord = [
   userId: string,
   scope: string,
   redirectUri: string | null,
+  codeChallenge: string,
   expiresAtMs: bigint,
   usedAtMs: bigint | null,
   grantId: string | null,
@@ -74,6 +75,7 @@ export interface CodeRow {
   readonly scope: string
   /** null once it is used. */
   readonly redirectUri: string | null
+  readonly codeChallenge: string
   readonly expiresAtMs: number
   readonly usedAtMs: number | undefined
   readonly grantId: string | null
@@ -90,8 +92,8 @@ function codeFinder(db: Connection): FindCode {
   const find = db
     .prepare<[place: bigint, place: bigint, codeHash: Hash], CodeRecord>(
       // Primary keys of all three tables.
-      `SELECT g.place, g.appid, g.user_id, g.scope, g.redirect_uri, g.code_expires_at_ms, g.created_at_ms, g.grant_id,
-         g.revoked_at_ms, o.openid, u.is_disabled
+      `SELECT g.place, g.appid, g.user_id, g.scope, g.redirect_uri, g.code_challenge, g.code_expires_at_ms, g.created_at_ms,
+         g.grant_id, g.revoked_at_ms, o.openid, u.is_disabled
        FROM grants g
          JOIN users u ON u.user_id = g.user_id
          LEFT JOIN openids o ON o.appid = g.appid AND o.user_id = g.user_id
@@ -110,6 +112,7 @@ function codeFinder(db: Connection): FindCode {
       userId,
       scope,
       redirectUri,
+      codeChallenge,
       expiresAtMs,
       usedAtMs,
       grantId,
@@ -123,6 +126,7 @@ function codeFinder(db: Connection): FindCode {
       userId,
       scope,
       redirectUri,
+      codeChallenge,
       expiresAtMs: Number(expiresAtMs),
       usedAtMs: usedAtMs === null ? undefined : Number(usedAtMs),
       grantId,
@@ -174,8 +178,9 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
     [Omit<NewCode, 'sessionHash' | 'maxLive'> & { readonly place: bigint; readonly now: number }]
   >(
     `INSERT INTO grants
-       (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, expires_at_ms)
-     VALUES (:place, :appid, :userId, :scope, :now, :codeHash, :expiresAtMs, :redirectUri, :expiresAtMs)
+       (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, code_challenge,
+        expires_at_ms)
+     VALUES (:place, :appid, :userId, :scope, :now, :codeHash, :expiresAtMs, :redirectUri, :codeChallenge, :expiresAtMs)
      ON CONFLICT (place) DO NOTHING`,
   )
 
@@ -223,8 +228,8 @@ function redeemWrites(db: Connection, findCode: FindCode, { record, findAuthenti
   const complete = db.prepare<Completion>(
     // Primary key.
     `UPDATE grants
-     SET redirect_uri = NULL, grant_id = ?, openid = ?, refresh_token_hash = ?, created_at_ms = ?, last_used_at_ms = ?,
-       expires_at_ms = ?, access_tokens = ?
+     SET redirect_uri = NULL, code_challenge = '', grant_id = ?, openid = ?, refresh_token_hash = ?, created_at_ms = ?,
+       last_used_at_ms = ?, expires_at_ms = ?, access_tokens = ?
      WHERE place = ?`,
   )
 
@@ -273,7 +278,7 @@ function redeemWrites(db: Connection, findCode: FindCode, { record, findAuthenti
 }
 
 /** A row as the rules see it. */
-function storedCode({ usedAtMs, redirectUri, expiresAtMs, isRevoked, isUserLive }: CodeRow): StoredCode {
+function storedCode({ usedAtMs, redirectUri, codeChallenge, expiresAtMs, isRevoked, isUserLive }: CodeRow): StoredCode {
   if (usedAtMs !== undefined) return { isUsed: true, usedAtMs, expiresAtMs }
-  return { isUsed: false, redirectUri: redirectUri ?? '', expiresAtMs, isEnded: isRevoked, isUserLive }
+  return { isUsed: false, redirectUri: redirectUri ?? '', codeChallenge, expiresAtMs, isEnded: isRevoked, isUserLive }
 }

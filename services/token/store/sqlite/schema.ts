@@ -15,6 +15,7 @@ export const tokenSchema: Schema = {
           name                       TEXT    NOT NULL,
           redirect_uris              TEXT    NOT NULL, -- JSON array of strings
           requires_secret_on_refresh INTEGER NOT NULL CHECK (requires_secret_on_refresh IN (0, 1)),
+          requires_pkce              INTEGER NOT NULL CHECK (requires_pkce IN (0, 1)),
           is_disabled                INTEGER NOT NULL CHECK (is_disabled IN (0, 1)),
           created_at_ms              INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
@@ -117,6 +118,7 @@ export const tokenSchema: Schema = {
           code_hash          BLOB    NOT NULL CHECK (length(code_hash) = 32), -- stays, so that a replay is known as one
           code_expires_at_ms INTEGER NOT NULL,
           redirect_uri       TEXT, -- until the exchange
+          code_challenge     TEXT    NOT NULL DEFAULT '', -- until the exchange; empty for none
           grant_id           TEXT, -- this and what follows: from the exchange on
           openid             TEXT,
           refresh_token_hash BLOB    CHECK (length(refresh_token_hash) = 32),

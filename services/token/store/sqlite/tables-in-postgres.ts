@@ -6,8 +6,8 @@ import { TOKENS_ONE_BY_ONE } from './grant-row.js'
  */
 export const tokenTablesInPostgres = {
   codes: `
-    SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, scope, issued_at_ms,
-      code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
+    SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, code_challenge, scope,
+      issued_at_ms, code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
     FROM grants`,
   grants: `
     SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms,
