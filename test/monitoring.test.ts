@@ -9,6 +9,7 @@ import { routes } from '../gateway/routes.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
 import { pathOf } from '../services/rpc/dispatcher.js'
+import type { Provider } from '../services/token/oidc/provider.js'
 
 interface Rules {
   readonly groups: { readonly rules: { alert: string; expr: string; annotations: Record<string, string> }[] }[]
@@ -38,6 +39,7 @@ async function exposed(): Promise<Map<string, Set<string>>> {
   metrics.certificate('token.pem', 0)
   metrics.commit('token', 1, 1)
   metrics.replayed('revoked_grant')
+  metrics.providers([knownProvider('corp', 1)])
   const text = await metrics.text()
   const series = new Map([['up', new Set<string>()]])
   for (const [, name = '', labels = ''] of text.matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm)) {
@@ -46,6 +48,11 @@ async function exposed(): Promise<Map<string, Set<string>>> {
     series.set(name, known)
   }
   return series
+}
+
+/** One whose metadata are this old. */
+function knownProvider(id: string, ageMs: number | undefined): Provider {
+  return { settings: { id }, metadata: () => ({ ageMs, failure: undefined }) } as Provider
 }
 
 const ADDED_BY_PROMETHEUS = ['job', 'instance']
@@ -75,7 +82,11 @@ describe('alerts and panels', () => {
   })
 
   test('name series that are 0 before anything has happened: Prometheus sees no growth in a new series', async () => {
-    const text = await createMetrics().text()
+    const metrics = createMetrics()
+    metrics.providers([knownProvider('corp', undefined)])
+    const text = await metrics.text()
+    expect(text).toContain('survey_auth_provider_total{provider="corp",step="complete",outcome="misconfigured"} 0\n')
+    expect(text).not.toContain('survey_auth_provider_metadata_age_seconds{')
     const named = alerts.flatMap(({ expr }) =>
       [...expr.matchAll(/survey_auth_\w+_total\{effect="\w+"\}/g)].map(([series]) => series),
     )
@@ -121,6 +132,9 @@ describe('metrics', () => {
     const metrics = createMetrics()
     measure(metrics)
     metrics.certificate('token.pem', 1_800_000_000_000)
+    metrics.providers([knownProvider('corp', 90_000)])
+    const requestId = 'r'
+    metrics.provider({ provider: 'corp', step: 'begin', outcome: 'ok', failure: undefined, requestId })
     const values = valuesOf(await metrics.text())
     const seconds = 'survey_auth_http_request_duration_seconds'
     expect(values).toMatchObject({
@@ -135,6 +149,8 @@ describe('metrics', () => {
       'survey_auth_replayed_codes_total{effect="revoked_grant"}': 1,
       survey_auth_unexpected_errors_total: 1,
       survey_auth_http_connections_dropped_total: 1,
+      'survey_auth_provider_total{provider="corp",step="begin",outcome="ok"}': 1,
+      'survey_auth_provider_metadata_age_seconds{provider="corp"}': 90,
       'survey_auth_commit_writes_sum{store="token"}': 7,
       'survey_auth_commit_duration_seconds_sum{store="token"}': 0.5,
       'survey_auth_rpc_duration_seconds_sum{method="s/ListApps",code="internal"}': 0.5,

@@ -1,6 +1,7 @@
 // survey-auth config: every variable, its value and where that comes from.
 import type { Command } from 'commander'
 import { describeConfig, readConfig } from '../config.js'
+import { checkNamedFiles } from '../named-files.js'
 import { printRows } from '../output.js'
 import { type Setting, settingGroups } from '../settings.js'
 import { command, type Json } from './command.js'
@@ -15,8 +16,7 @@ export function addConfigCommand(program: Command): void {
 
 async function showConfig({ json }: Json): Promise<void> {
   const rows = describeConfig(process.env)
-  const { readBrandFile } = await import('../brand-file.js') // heavy: only here
-  readBrandFile(readConfig(process.env).brandFile)
+  await checkNamedFiles(readConfig(process.env))
   printRows(rows, ['variable', 'value', 'source', 'about'], { json })
 }
 

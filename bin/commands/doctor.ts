@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { type Config, RPC_ADDRESSES, readConfig } from '../config.js'
 import { checks, inOneLine, type Verdict } from '../doctor/checks.js'
 import { EXIT } from '../exit.js'
+import { checkNamedFiles } from '../named-files.js'
 import { message, printRows } from '../output.js'
 import { command, type Json } from './command.js'
 
@@ -29,8 +30,7 @@ async function examine(): Promise<Finding[]> {
   let config: Config
   try {
     config = readConfig(process.env, RPC_ADDRESSES)
-    const { readBrandFile } = await import('../brand-file.js') // heavy: only here
-    readBrandFile(config.brandFile)
+    await checkNamedFiles(config)
   } catch (error) {
     const detail = error instanceof Error ? inOneLine(error.message) : 'unreadable'
     return [{ check: 'configuration', state: 'wrong', detail }]

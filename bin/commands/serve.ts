@@ -6,6 +6,7 @@ import { naming } from '../compose/stores.js'
 import { type Config, readConfig } from '../config.js'
 import { ANOTHER_PASSWORD, hasDemoAccount, whyNoDemo } from '../demo/known-account.js'
 import { CommandError, EXIT, report } from '../exit.js'
+import { checkNamedFiles } from '../named-files.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
 import type { Log } from '../telemetry/log.js'
@@ -30,6 +31,7 @@ export function addServeCommand(program: Command): void {
 
 async function serve(mode: Mode): Promise<void> {
   const config = readConfig(process.env, usedAddresses[mode])
+  await checkNamedFiles(config, mode)
   if (mode === 'all' || mode === 'token') await refuseDemoAccount(config)
   const { start } = await import('../compose/start.js') // heavy: only here
   const told = untilToldToStop() // a signal during the start leads to an orderly stop after it

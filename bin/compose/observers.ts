@@ -6,6 +6,7 @@ import { reasonOf } from '../../services/rpc/service-error.js'
 import { CLOCK_WAIT_MS } from '../../services/storage/clean-up-clock.js'
 import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import type { TokenDeps } from '../../services/token/deps.js'
+import type { Provider } from '../../services/token/oidc/provider.js'
 import { errorCode } from '../error-code.js'
 import { lineAMinute } from '../telemetry/line-a-minute.js'
 import type { Log, RemovedRows } from '../telemetry/log.js'
@@ -25,7 +26,9 @@ export interface Observers {
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'onDropped' | 'startSpan'>
   /** undefined without metrics. */
   readonly onCommit: OnCommit | undefined
-  readonly token: Pick<TokenDeps, 'onReplayed'>
+  readonly token: Pick<TokenDeps, 'onReplayed' | 'onProvider'>
+  /** Called once with the OpenID Providers of this process. */
+  readonly onProviders: (providers: Iterable<Provider>) => void
   readonly janitor: (database: 'token' | 'survey') => JanitorObserver
 }
 
@@ -57,7 +60,14 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
       onDropped: metrics?.dropped,
     },
     onCommit: metrics?.commit,
-    token: { onReplayed: metrics?.replayed },
+    token: {
+      onReplayed: metrics?.replayed,
+      onProvider(event) {
+        log.provider(event)
+        metrics?.provider(event)
+      },
+    },
+    onProviders: (providers) => metrics?.providers(providers),
     janitor: (database) => ofJanitor(database, log, metrics),
   }
 }

@@ -35,6 +35,7 @@ export async function openTokenPart(
     cost: passwordCost,
   })
   const signInMethods = await signInMethodsOf(config, clock.now)
+  observers.onProviders(signInMethods.providers.values())
   const store = await openTokenStore(config, observers.onCommit) // last of what may fail: otherwise nobody would close it
   const uses = createUseRecorder(store)
   const timeFloor = createTimeFloor(store, passwords)

@@ -6,6 +6,7 @@ import { type DestinationStream, pino } from 'pino'
 import type { RequestRecord } from '../../gateway/app.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
+import type { ProviderEvent } from '../../services/token/sign-in-methods.js'
 import type { Removed } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 import { escaped, harmlessLines } from '../output.js'
@@ -17,6 +18,8 @@ export type RemovedRows = Readonly<Partial<Record<keyof Removed | 'surveyEvents'
 export interface Log {
   request(record: RequestRecord): void
   call(record: CallRecord): void
+  /** A step of a sign-in at an OpenID Provider. */
+  provider(event: ProviderEvent): void
   removed(removed: RemovedRows): void
   /** A defect, or a failure of background work: logged with its stack. */
   failure(what: string, error: unknown, requestId?: string): void
@@ -83,6 +86,11 @@ function overDestination(level: string, destination: DestinationStream, stderr?:
       const line = { rpc, caller, ms: rounded(durationMs), request_id: requestId }
       logger[level]({ ...line, code: codeName(code), reason: reasonName(reason) }, 'rpc')
     },
+    provider({ provider, step, outcome, failure, requestId }) {
+      const level = levels[outcome]
+      const line = { provider, step, outcome, detail: failure?.detail, request_id: requestId }
+      logger[level](line, failure ? 'a sign-in at a provider failed' : 'a provider has answered')
+    },
     removed(removed) {
       logger.info({ ...removed }, 'ended rows removed')
     },
@@ -100,6 +108,17 @@ function overDestination(level: string, destination: DestinationStream, stderr?:
     },
     end: (byMs) => stderr?.end(byMs) ?? Promise.resolve(),
   }
+}
+
+/** What the person or the provider decides is no warning. */
+const levels: Readonly<Record<ProviderEvent['outcome'], 'debug' | 'info' | 'warn'>> = {
+  ok: 'debug',
+  denied: 'info',
+  not_allowed: 'info',
+  expired: 'info',
+  keys_changed: 'warn',
+  unavailable: 'warn',
+  misconfigured: 'warn',
 }
 
 /** Name of a gRPC code in lower snake case; `ok` when there was no failure. */

@@ -3,6 +3,8 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { RequestRecord } from '../../gateway/app.js'
 import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
+import type { Provider } from '../../services/token/oidc/provider.js'
+import { PROVIDER_OUTCOMES, PROVIDER_STEPS, type ProviderEvent } from '../../services/token/sign-in-methods.js'
 import { codeName, reasonName } from './log.js'
 
 export interface Metrics {
@@ -11,6 +13,10 @@ export interface Metrics {
   call(record: CallRecord): void
   /** A used code that was sent again. */
   replayed(effect: ReplayEffect): void
+  /** The OpenID Providers at which users sign in. */
+  providers(providers: Iterable<Provider>): void
+  /** A step of a sign-in at one of them. */
+  provider(event: ProviderEvent): void
   /** A commit of SQLite and the writes that shared it. */
   commit(store: string, writes: number, durationMs: number): void
   /** A failure nobody expected: an alert is due. */
@@ -65,6 +71,25 @@ export function createMetrics(): Metrics {
   // Present from the start, at 0: for Prometheus, a series that first appears when something happens has not grown, and alerts
   // on it stay silent.
   for (const effect of REPLAY_EFFECTS) replayedCodes.inc({ effect }, 0)
+  const providerSteps = new Counter({
+    name: 'survey_auth_provider_total',
+    help: 'steps of sign-ins at OpenID Providers, by what came of them',
+    labelNames: ['provider', 'step', 'outcome'],
+    registers,
+  })
+  const asked: Provider[] = []
+  new Gauge({
+    name: 'survey_auth_provider_metadata_age_seconds',
+    help: 'time since an OpenID Provider last answered what it publishes about itself; absent before it has',
+    labelNames: ['provider'],
+    registers,
+    collect() {
+      for (const { settings, metadata } of asked) {
+        const { ageMs } = metadata()
+        if (ageMs !== undefined) this.set({ provider: settings.id }, ageMs / 1000)
+      }
+    },
+  })
   const commitSeconds = new Histogram({
     name: 'survey_auth_commit_duration_seconds',
     help: 'time of a SQLite commit from BEGIN until it is flushed, which includes the flush before it',
@@ -113,6 +138,15 @@ export function createMetrics(): Metrics {
       if (code !== undefined) refused.inc({ method, reason: reasonName(reason) ?? codeName(code) })
     },
     replayed: (effect) => replayedCodes.inc({ effect }),
+    providers(providers) {
+      asked.push(...providers)
+      for (const { settings } of asked) {
+        for (const step of PROVIDER_STEPS) {
+          for (const outcome of PROVIDER_OUTCOMES) providerSteps.inc({ provider: settings.id, step, outcome }, 0)
+        }
+      }
+    },
+    provider: ({ provider, step, outcome }) => providerSteps.inc({ provider, step, outcome }),
     commit(store, writes, durationMs) {
       commitWrites.observe({ store }, writes)
       commitSeconds.observe({ store }, durationMs / 1000)

@@ -1,5 +1,5 @@
 // The ways in which users of this service sign in.
-import type { ProviderFailure, ProviderFailureKind } from './oidc/failure.js'
+import { PROVIDER_FAILURES, type ProviderFailure } from './oidc/failure.js'
 import type { Provider } from './oidc/provider.js'
 
 export interface SignInMethods {
@@ -11,11 +11,14 @@ export interface SignInMethods {
   readonly providers: ReadonlyMap<string, Provider>
 }
 
+export const PROVIDER_STEPS = ['begin', 'complete'] as const
+export const PROVIDER_OUTCOMES = ['ok', ...PROVIDER_FAILURES] as const
+
 /** What came of asking a provider. */
 export interface ProviderEvent {
   readonly provider: string
-  readonly step: 'begin' | 'complete'
-  readonly outcome: 'ok' | ProviderFailureKind
+  readonly step: (typeof PROVIDER_STEPS)[number]
+  readonly outcome: (typeof PROVIDER_OUTCOMES)[number]
   /** For the operator; undefined when all is well. */
   readonly failure: ProviderFailure | undefined
   readonly requestId: string

@@ -44,6 +44,29 @@ test('all that is wrong with BRAND_FILE is named at once, by a gateway that star
   expect((await service.cli(['migrate'])).exitCode).toBe(0)
 })
 
+test('all that is wrong with OIDC_PROVIDERS_FILE is named at once, with what is wrong with BRAND_FILE', async () => {
+  const provider = { id: 'Corp', label: 'Corp', issuer: 'http://corp.example', client_id: 'x', client_secret: 'canary' }
+  const faulty = fileWith(JSON.stringify({ providers: [provider] }))
+  const brand = fileWith('{"accent": "#ffffff"}')
+  const service = await createProcess({
+    BRAND_FILE: brand,
+    OIDC_PROVIDERS_FILE: faulty,
+    PORT: String(await freePort()),
+  })
+  for (const words of ['serve', 'config']) {
+    const { exitCode, stderr } = await service.cli(words.split(' '))
+    expect(exitCode, stderr).toBe(78)
+    for (const at of ['id must be lower-case', 'issuer must be an https address', 'client_secret'])
+      expect(stderr).toMatch(new RegExp(`OIDC_PROVIDERS_FILE names a file with a fault: providers\\.0.*${at}`))
+    expect(stderr).toContain('BRAND_FILE names a file with a fault: accent')
+    expect(stderr).not.toContain('canary')
+  }
+  expect((await service.cli(['doctor'])).stdout).toMatch(/configuration +wrong +.*OIDC_PROVIDERS_FILE names a file/)
+  expect((await service.cli(['migrate'])).exitCode).toBe(0)
+  const asToken = await service.cli(['serve', 'token'], { env: { BRAND_FILE: 'none', ADMIN_PORT: '0' } })
+  expect([asToken.exitCode, asToken.stderr]).toEqual([78, expect.not.stringContaining('BRAND')])
+})
+
 test.each([
   ['{', 'that is not JSON in UTF-8'],
   ['{"name": "a", "name": "b"}', 'in which "name" is given twice'],

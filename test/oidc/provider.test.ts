@@ -211,11 +211,37 @@ describe('says what the person or the operator can do:', () => {
   })
 
   test('what the provider sent is for the operator, and cut', async () => {
-    const query = `error=access_denied&error_description=${'x'.repeat(1_000)}&state=a-state`
+    const query = `error=access_denied&error_description=${'no '.repeat(400)}&state=a-state`
     const failure: Error & { detail?: string } = await provider()
       .redeem(CALLBACK, query, SECRETS)
       .catch((error) => error)
     expect(failure.detail).toHaveLength(200)
+  })
+
+  test('what the operator is told holds no secret, however the provider quotes it', async () => {
+    const of = provider()
+    const query = await visit(of)
+    const code = new URLSearchParams(query).get('code') ?? ''
+    const unknown = 'eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ1LTEifQ.c2lnbmF0dXJl'
+    const { state, nonce, codeVerifier } = SECRETS
+    const quoted = ['no', code, 'a-secret', state, nonce, codeVerifier, unknown].join(', ')
+    answer(400, { error: 'invalid_client', error_description: quoted })
+    await expect(of.redeem(CALLBACK, query, SECRETS)).rejects.toMatchObject({
+      detail: `invalid_client: no${', ***'.repeat(6)}`,
+    })
+  })
+
+  test('what the operator is told quotes nothing of an answer that cannot be read', async () => {
+    const of = provider()
+    const query = await visit(of)
+    server.service.once('beforeResponse', (response) => {
+      response.body = '{"id_token":canary}' as unknown as Record<string, unknown>
+    })
+    const failure = of.redeem(CALLBACK, query, SECRETS)
+    await expect(failure).rejects.toMatchObject({
+      kind: 'misconfigured',
+      detail: expect.not.stringContaining('canary'),
+    })
   })
 
   test('a provider that is down is unavailable', async () => {

@@ -1,17 +1,19 @@
 // Why a sign-in through a provider fails, as far as the person and the operator can do something about it.
-export type ProviderFailureKind =
+export const PROVIDER_FAILURES = [
   /** The provider was not reached in time, or says that it cannot answer. */
-  | 'unavailable'
+  'unavailable',
   /** It signs with keys that are not known yet; they are asked for, and the next sign-in finds them. */
-  | 'keys_changed'
+  'keys_changed',
   /** Its settings and ours differ, or what it sends must not be believed. */
-  | 'misconfigured'
+  'misconfigured',
   /** The person, or the provider, said no. */
-  | 'denied'
+  'denied',
   /** The person lacks a claim that is required. */
-  | 'not_allowed'
+  'not_allowed',
   /** The provider knows the code no longer. */
-  | 'expired'
+  'expired',
+] as const
+export type ProviderFailureKind = (typeof PROVIDER_FAILURES)[number]
 
 export class ProviderFailure extends Error {
   override readonly name = 'ProviderFailure'

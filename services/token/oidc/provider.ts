@@ -162,7 +162,8 @@ export function createProvider(settings: ProviderSettings, now: () => number): P
         const idToken = tokens.claims() as IDToken // expected above
         return signedIn(settings, await withUserInfo(configuration, settings, tokens.access_token, idToken))
       } catch (error) {
-        const failure = providerFailure(error)
+        const code = new URLSearchParams(parameters).get('code') ?? ''
+        const failure = providerFailure(error, [code, state, nonce, codeVerifier, settings.clientSecret ?? ''])
         if (failure.kind === 'keys_changed') metadata.refresh().catch(() => undefined) // told by metadata()
         throw failure
       }

@@ -4,9 +4,18 @@ import { ProviderFailure, type ProviderFailureKind } from './failure.js'
 
 const LONGEST_DETAIL = 200
 
-export function providerFailure(error: unknown): ProviderFailure {
+/** @param secrets what the provider was told, and may repeat: not in the detail */
+export function providerFailure(error: unknown, secrets: readonly string[] = []): ProviderFailure {
   if (error instanceof ProviderFailure) return error
-  return new ProviderFailure(kindOf(error), detailOf(error).slice(0, LONGEST_DETAIL))
+  return new ProviderFailure(kindOf(error), withoutSecrets(detailOf(error), secrets).slice(0, LONGEST_DETAIL))
+}
+
+/** JWTs, and other codes and tokens that we do not know: names of hosts have dots, and words of people are shorter. */
+const LIKE_A_SECRET = /\beyJ[\w.-]+|[\w~+/=-]{24,}/g
+
+function withoutSecrets(text: string, secrets: readonly string[]): string {
+  const known = secrets.filter((secret) => secret !== '')
+  return known.reduce((left, secret) => left.replaceAll(secret, '***'), text).replaceAll(LIKE_A_SECRET, '***')
 }
 
 const DENIED = [
@@ -52,6 +61,7 @@ function detailOf(error: unknown): string {
     return [error.error, error.error_description].filter(Boolean).join(': ')
   }
   if (!(error instanceof Error)) return 'unknown'
-  const cause = error.cause instanceof Error ? `: ${error.cause.message}` : ''
+  const isQuotation = error.cause instanceof SyntaxError // of what could not be parsed
+  const cause = error.cause instanceof Error && !isQuotation ? `: ${error.cause.message}` : ''
   return `${error.message}${cause}`
 }
