@@ -16,7 +16,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 
-/** Answers of the services by RPC name; a missing RPC is unimplemented. */
+/** Answers of the services by RPC name; a missing RPC is unimplemented, but for ListSignInMethods: there are passwords. */
 export type FakeServices = Readonly<Record<string, (request: Record<string, unknown>) => object | Promise<object>>>
 
 export interface Call {
@@ -124,7 +124,7 @@ function fakeTransport(services: FakeServices, calls: Call[]): Transport {
       if (signal?.aborted) throw new ConnectError('aborted', Code.Canceled)
       const request = input as Record<string, unknown>
       calls.push({ method: method.name, request, requestId: new Headers(header).get('x-request-id') })
-      const service = services[method.name]
+      const service = { ListSignInMethods: () => ({ password: true }), ...services }[method.name]
       if (!service) throw new ConnectError(`${method.name} has no fake`, Code.Unimplemented)
       const message = create(method.output, (await service(request)) as MessageInitShape<O>)
       const none = new Headers()
