@@ -124,7 +124,8 @@ function fakeTransport(services: FakeServices, calls: Call[]): Transport {
       if (signal?.aborted) throw new ConnectError('aborted', Code.Canceled)
       const request = input as Record<string, unknown>
       calls.push({ method: method.name, request, requestId: new Headers(header).get('x-request-id') })
-      const service = { ListSignInMethods: () => ({ password: true }), ...services }[method.name]
+      const all: FakeServices = { ListSignInMethods: () => ({ password: true }), ...services }
+      const service = all[method.name]
       if (!service) throw new ConnectError(`${method.name} has no fake`, Code.Unimplemented)
       const message = create(method.output, (await service(request)) as MessageInitShape<O>)
       const none = new Headers()
