@@ -138,4 +138,6 @@ describe('is refused:', () => {
 test('a hash that costs more than a sign-in may is taken when that is asked for', async () => {
   const costly = '$2b$14$mtBZJkNYNRr.m.KAontcu.CSU/g./BjCt//mSYC4oaj9db2t5TCTS'
   expect(await toStoredHash(costly, hash, { anyCost: true })).toBe(costly)
+  const absurd = costly.replace('$14$', '$17$')
+  await expect(toStoredHash(absurd, hash, { anyCost: true })).rejects.toThrow('takes 131072 rounds, far more than 8192')
 })

@@ -17,6 +17,8 @@ export interface StoredHash {
 type Costs = Readonly<Record<string, { readonly is: number; readonly atLeast?: number; readonly atMost: number }>>
 
 const MIB = 1024 ** 2
+/** Times what a sign-in may cost: more is taken from nobody. */
+const TOO_MUCH = 8
 const BASE64 = '([A-Za-z0-9+/]*)'
 
 interface Notation {
@@ -146,10 +148,11 @@ function scryptCost(ln: string | undefined, r: string | undefined, p: string | u
   }
 }
 
-/** @throws UnusableHash when the algorithm does not take so little */
+/** @throws UnusableHash when the algorithm does not take so little, or nobody should spend so much */
 function excessOf(costs: Costs): string | undefined {
-  for (const [what, { is, atLeast = 1 }] of Object.entries(costs)) {
+  for (const [what, { is, atLeast = 1, atMost }] of Object.entries(costs)) {
     if (!(is >= atLeast)) throw new UnusableHash(`the password hash has too few ${what}`)
+    if (is > atMost * TOO_MUCH) throw new UnusableHash(`comparing with it takes ${is} ${what}, far more than ${atMost}`)
   }
   const over = Object.entries(costs).find(([, { is, atMost }]) => is > atMost)
   if (!over) return undefined
