@@ -7,7 +7,7 @@ interface Bounds<Item> {
   readonly sizeOf: (item: Item) => number
 }
 
-/** All items in their order, in batches of up to `maxBytes`; a single larger item still makes one. Takes one item ahead. */
+/** All items in their order, in batches of up to `maxBytes`; a single larger item still makes one. */
 export function* inBatches<Item>(
   items: Iterable<Item>,
   { maxItems = MAX_ITEMS, maxBytes, sizeOf }: Bounds<Item>,

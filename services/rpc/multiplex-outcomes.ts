@@ -8,7 +8,6 @@ import {
   type MultiplexedResult,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
-import { inBatches } from './batches.js'
 import type { Dispatcher } from './dispatcher.js'
 
 /** A call that has ended, with its failure or a response that is not encoded yet. */
@@ -21,17 +20,13 @@ interface OutcomesOptions {
   /** Is told of answers that are no messages of their type. */
   readonly dispatcher: Dispatcher
   /** Takes MultiplexResponses as bytes. */
-  readonly stream: Pick<grpc.ServerDuplexStream<Buffer, Buffer>, 'write'>
+  readonly stream: Pick<grpc.ServerDuplexStream<Buffer, Buffer>, 'write' | 'writableNeedDrain'>
   /** Called when outcomes have been written, all or as many as there was room for. */
   readonly onWritten: () => void
 }
 
-/** A response message carries results of up to this many bytes, or a single larger one. */
-const BATCH_BYTES = 256 * 1024
-/**
- * Bytes of encoded responses that the transport has not taken yet. Other results wait, and are encoded when there is room.
- */
-const MAX_UNSENT_BYTES = 4 * 1024 * 1024
+/** A message is complete with as many results, or with as many bytes of them. */
+const [MESSAGE_RESULTS, MESSAGE_BYTES] = [128, 256 * 1024]
 
 const TYPE_URL = 'type.googleapis.com/'
 
@@ -39,69 +34,46 @@ const TYPE_URL = 'type.googleapis.com/'
 export class Outcomes {
   readonly #options: OutcomesOptions
   #waiting: Ended[] = []
-  /** Messages of the calls that ended before those; undefined when all are written. */
-  #sending: Iterator<Buffer> | undefined
-  #unsentBytes = 0
   isLost = false
 
   constructor(options: OutcomesOptions) {
     this.#options = options
   }
 
-  get isFull(): boolean {
-    return this.#unsentBytes >= MAX_UNSENT_BYTES
-  }
-
   get areWritten(): boolean {
-    return !this.isLost && this.#waiting.length === 0 && !this.#sending
+    return !this.isLost && this.#waiting.length === 0
   }
 
   /** Those of one turn of the event loop are written together. */
   add(ended: Ended): void {
-    if (!this.isLost && this.#waiting.push(ended) === 1 && !this.#sending) setImmediate(() => this.#write())
+    if (!this.isLost && this.#waiting.push(ended) === 1) setImmediate(() => this.write())
   }
 
   /** From now on nothing is written. */
   lose(): void {
     this.isLost = true
     this.#waiting = []
-    this.#sending = undefined
   }
 
-  #write(): void {
-    this.#sending ??= this.#messages()
-    while (this.#sending && !this.isLost && !this.isFull) {
-      const { value, done } = this.#sending.next()
-      if (!done) this.#send(value)
-      else this.#sending = this.#waiting.length > 0 ? this.#messages() : undefined
+  /** Writes as many as there is room for; to be called again when the caller has read. */
+  write(): void {
+    const { stream, onWritten } = this.#options
+    while (this.#waiting.length > 0 && !stream.writableNeedDrain) stream.write(this.#nextMessage())
+    onWritten()
+  }
+
+  #nextMessage(): Buffer {
+    const results: MultiplexedResult[] = []
+    let size = 0
+    for (const ended of this.#waiting) {
+      const outcome = 'failure' in ended ? failed(ended.failure) : responded(this.#options, ended)
+      results.push({ $typeName: 'surveyauth.internal.v1.MultiplexedResult', id: ended.call.id, outcome })
+      if (outcome.case === 'response') size += outcome.value.length
+      if (results.length === MESSAGE_RESULTS || size >= MESSAGE_BYTES) break
     }
-    this.#options.onWritten()
-  }
-
-  #send(message: Buffer): void {
-    this.#unsentBytes += message.length
-    this.#options.stream.write(message, () => {
-      const wasFull = this.isFull
-      this.#unsentBytes -= message.length
-      if (wasFull && !this.isFull) this.#write()
-    })
-  }
-
-  *#messages(): Generator<Buffer> {
-    const results = encoded(this.#options, this.#waiting.splice(0))
-    const sizeOf = ({ outcome: { value } }: MultiplexedResult) => (value instanceof Uint8Array ? value.length : 0)
-    for (const batch of inBatches(results, { maxBytes: BATCH_BYTES, sizeOf })) {
-      const bytes = toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results: batch }))
-      yield Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
-    }
-  }
-}
-
-/** Encodes each response only when it is about to be written. */
-function* encoded(options: OutcomesOptions, ended: readonly Ended[]): Generator<MultiplexedResult> {
-  for (const one of ended) {
-    const outcome = 'failure' in one ? failed(one.failure) : responded(options, one)
-    yield { $typeName: 'surveyauth.internal.v1.MultiplexedResult', id: one.call.id, outcome }
+    this.#waiting.splice(0, results.length)
+    const bytes = toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results }))
+    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
   }
 }
 

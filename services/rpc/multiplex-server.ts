@@ -71,7 +71,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
       stream.emit('error', error) // ends it, with the error's status
     }
   })
-  stream.on('drain', () => served.resumeWhenRoom())
+  stream.on('drain', () => served.callerHasRead())
   stream.on('end', () => served.callerHasEnded())
   stream.on('cancelled', () => served.leave())
   stream.on('error', () => served.leave())
@@ -105,10 +105,8 @@ class ServedStream {
     for (const call of calls) void this.#run(call)
   }
 
-  /** Reads on when calls have ended and the caller has read, if reading was stopped for that. */
-  resumeWhenRoom(): void {
-    const { stream } = this.#options
-    if (stream.isPaused() && !this.#isFull()) stream.resume()
+  callerHasRead(): void {
+    this.#outcomes.write()
   }
 
   callerHasEnded(): void {
@@ -134,14 +132,16 @@ class ServedStream {
     this.#outcomes.add(ended)
   }
 
+  /** Reads on when calls have ended and the caller has read, if reading was stopped for that. */
   #goOn(): void {
-    this.resumeWhenRoom()
+    const { stream } = this.#options
+    if (stream.isPaused() && !this.#isFull()) stream.resume()
     this.#endWhenDone()
   }
 
   /** Whether calls have to finish, or the caller has to read, before it may ask for more. */
   #isFull(): boolean {
-    return this.#underWay >= MAX_UNDER_WAY || this.#outcomes.isFull || this.#options.stream.writableNeedDrain
+    return this.#underWay >= MAX_UNDER_WAY || this.#options.stream.writableNeedDrain
   }
 
   #endWhenDone(): void {
