@@ -202,18 +202,6 @@ const rpc = {
     parseCallers,
     'who may call over mTLS, by name in the certificate: gateway=DNS:gw.example;survey=DNS:survey.example;verifier=URI:spiffe://example/report',
   ),
-  rpcReflection: setting(
-    'RPC_REFLECTION',
-    'off',
-    oneOf(['on', 'off']),
-    'gRPC reflection: lists all services and methods to every caller; for development',
-  ),
-  rpcMaxConnections: setting(
-    'RPC_MAX_CONNECTIONS',
-    '1000',
-    whole(1, 100_000),
-    'RPC connections; more are closed at once',
-  ),
 }
 
 const lifetimes = {
@@ -367,19 +355,6 @@ const limits = {
   ),
   ratePagesWindowSeconds: setting('RATE_PAGES_WINDOW_SECONDS', '60', whole(1, 86_400), 'length of that window'),
   rpcTimeoutMs: setting('RPC_TIMEOUT_MS', '4500', whole(100, 30_000), 'deadline of one call made for an HTTP request'),
-  databaseStatementTimeoutMs: setting(
-    'DATABASE_STATEMENT_TIMEOUT_MS',
-    '3000',
-    whole(10, 300_000),
-    'on PostgreSQL, no statement runs longer than this; keep it below RPC_TIMEOUT_MS',
-  ),
-  databaseLockTimeoutMs: setting(
-    'DATABASE_LOCK_TIMEOUT_MS',
-    '2000',
-    whole(10, 300_000),
-    'on PostgreSQL, a lock is waited for this long',
-  ),
-  rpcMaxDeadlineMs: setting('RPC_MAX_DEADLINE_MS', '30000', whole(100, 300_000), 'no call runs longer than this'),
   shutdownTimeoutSeconds: setting(
     'SHUTDOWN_TIMEOUT_SECONDS',
     '25',

@@ -85,7 +85,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const opened: Part[] = []
   const requestId = randomUUID()
   const { observers, damageOr } = createCommandObservers(config)
-  const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
+  const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall })
   const clock = { now: Date.now, elapsed: () => performance.now(), randomBytes }
   const local = createDirectDoor(dispatcher, 'operator')
 

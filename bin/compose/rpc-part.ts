@@ -22,8 +22,6 @@ export function startRpcPart(
     address,
     tls,
     callers: config.rpcCallers,
-    maxConnections: config.rpcMaxConnections,
-    hasReflection: config.rpcReflection === 'on',
     onTurnedAway: tellOfTurnedAway(log),
   }).catch((error: unknown) => {
     throw cannotListen(error)

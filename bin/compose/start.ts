@@ -92,7 +92,6 @@ class Assembly {
     this.#dispatcher = new Dispatcher({
       ...this.#observers.dispatcher,
       mayCall,
-      maxDeadlineMs: config.rpcMaxDeadlineMs,
     })
     this.#tls = usesTls(config, usedAddresses[mode]) ? readTls(config) : undefined
     this.#look = createLook(this.#has('gateway') ? readBrandFile(config.brandFile) : undefined)

@@ -3,7 +3,6 @@ import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
-import type { PoolOptions } from '../../services/storage/postgres/pool.js'
 import { makeDirectories } from '../../services/storage/sqlite/private-directory.js'
 import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
@@ -26,7 +25,7 @@ export async function openTokenStore(config: Config, onCommit?: OnCommit): Promi
   const { tokenDatabase } = config
   if (tokenDatabase.kind === 'postgres') {
     const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
-    return naming('token', postgres.openPostgresTokenStore(poolOptions(tokenDatabase.url, config)))
+    return naming('token', postgres.openPostgresTokenStore({ url: tokenDatabase.url }))
   }
   const { file } = tokenDatabase
   return opened(file, () => openSqliteTokenStore({ file, onCommit: onCommit?.bind(undefined, 'token') }))
@@ -37,7 +36,7 @@ export async function openSurveyStore(config: Config, onCommit?: OnCommit): Prom
   const { surveyDatabase } = config
   if (surveyDatabase.kind === 'postgres') {
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
-    return naming('survey', postgres.openPostgresSurveyStore(poolOptions(surveyDatabase.url, config)))
+    return naming('survey', postgres.openPostgresSurveyStore({ url: surveyDatabase.url }))
   }
   const { file } = surveyDatabase
   return opened(file, () => openSqliteSurveyStore({ file, onCommit: onCommit?.bind(undefined, 'survey') }))
@@ -71,14 +70,6 @@ export async function naming<T>(store: string, opening: Promise<T>): Promise<T> 
     const variable = `${store.toUpperCase()}_DATABASE_URL`
     const text = `the ${store} database is unavailable: ${reasonOf(error)}`
     throw new CommandError(text, EXIT.unavailable, `${variable} or ${variable}_FILE names it`)
-  }
-}
-
-function poolOptions(url: string, config: Config): PoolOptions {
-  return {
-    url,
-    statementTimeoutMs: config.databaseStatementTimeoutMs,
-    lockTimeoutMs: config.databaseLockTimeoutMs,
   }
 }
 

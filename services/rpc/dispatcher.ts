@@ -85,8 +85,10 @@ export interface DispatcherOptions {
       ) => { readonly traceparent: string; end(record: CallRecord): void })
     | undefined
   /** Longest time a call may take, in ms; a caller's own deadline only shortens it. */
-  readonly maxDeadlineMs: number
+  readonly maxDeadlineMs?: number
 }
+
+const MAX_DEADLINE_MS = 30_000
 
 /** gRPC's and Connect's servers have timers of their own for a call's deadline, which may abort it this many ms before ours passes. */
 const DOOR_MS = 10
@@ -115,7 +117,7 @@ export class Dispatcher {
     this.#options = options
   }
 
-  /** Registered services, for doors that list them (reflection, health). */
+  /** Registered services, for doors that list them, as health checks do. */
   get services(): readonly DescService[] {
     return this.#services
   }
@@ -138,10 +140,10 @@ export class Dispatcher {
     method: M,
     request: MessageShape<M['input']>,
     call: IncomingCall,
-    timeoutMs = this.#options.maxDeadlineMs,
+    timeoutMs = Number.POSITIVE_INFINITY,
   ): Promise<MessageShape<M['output']>> {
     const startedAt = performance.now()
-    const deadlineMs = startedAt + Math.min(timeoutMs, this.#options.maxDeadlineMs)
+    const deadlineMs = startedAt + Math.min(timeoutMs, this.#options.maxDeadlineMs ?? MAX_DEADLINE_MS)
     const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
     const { caller, callerName, requestId, signal } = call
     const tell = (code: Code | undefined, reason: ErrorReason | undefined) => {

@@ -33,8 +33,6 @@ export interface GrpcDoorOptions {
   readonly identify: Identify
   /** Serves requests over HTTP/2 that are not gRPC. */
   readonly serveOthers: (request: Http2ServerRequest, response: Http2ServerResponse) => void
-  /** Serve descriptors to anyone who asks: handy in development, off in production. */
-  readonly hasReflection: boolean
 }
 
 type MultiplexStream = grpc.ServerDuplexStream<Buffer, Buffer>
@@ -64,10 +62,6 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   const health = new HealthImplementation(statuses)
   let wasServing = false
   health.addToServer(server)
-  if (options.hasReflection) {
-    const { addReflection } = await import('./reflection.js')
-    addReflection(server, dispatcher.services)
-  }
 
   server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // makes it create its HTTP/2 server
   const http2 = http2Of(server)
@@ -104,7 +98,7 @@ function http2Of(server: grpc.Server): Http2Server {
 }
 
 interface OpenStreams {
-  /** Streams of gRPC's own services, health and reflection: they end when their callers choose. */
+  /** Streams of gRPC's own services, health checks: they end when their callers choose. */
   readonly endless: Set<ServerHttp2Stream>
   /** Streams that carry calls: they end when their callers know that this server is draining and have all answers. */
   readonly multiplexed: Set<ServerHttp2Stream>
@@ -152,7 +146,7 @@ function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Ser
 const GRPC_TYPE = /^application\/grpc($|[+;])/ // not gRPC-Web, which grpc-js would take for gRPC
 
 /** Endless calls of gRPC's own services. Their other calls end by themselves, with their own trailers. */
-const ENDLESS = /^\/grpc\..*\/(Watch|ServerReflectionInfo)$/
+const ENDLESS = /^\/grpc\..*\/Watch$/
 const MULTIPLEXED = pathOf(MultiplexService.method.multiplex)
 
 /** The kind of a stream; undefined for a single call. */

@@ -6,6 +6,8 @@ import { createGrpcDoor } from './grpc-door.js'
 import { type CallersByName, identifyByName, identifyLocal } from './identity.js'
 import { listen, type OnTurnedAway, type TlsMaterial } from './listener.js'
 
+const MAX_CONNECTIONS = 1_000
+
 export interface RpcServerOptions {
   readonly dispatcher: Dispatcher
   readonly address: Address
@@ -13,8 +15,8 @@ export interface RpcServerOptions {
   readonly onTurnedAway?: OnTurnedAway
   /** Roles of certificates; used on addresses of kind `tls`. */
   readonly callers: CallersByName
-  readonly maxConnections: number
-  readonly hasReflection: boolean
+  /** More are closed at once. */
+  readonly maxConnections?: number
 }
 
 export interface RpcServer {
@@ -29,14 +31,14 @@ export interface RpcServer {
 }
 
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
-  const { address, dispatcher, tls, hasReflection, maxConnections, onTurnedAway } = options
+  const { address, dispatcher, tls, maxConnections = MAX_CONNECTIONS, onTurnedAway } = options
   const identify =
     address.kind === 'tls'
       ? identifyByName(options.callers)
       : identifyLocal(address.kind === 'unix' ? 'unix' : 'loopback')
   const common = { dispatcher, identify }
   const connect = createConnectDoor(common)
-  const grpc = await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection })
+  const grpc = await createGrpcDoor({ ...common, serveOthers: connect.serve })
   const listener = await listen({
     address,
     tls,

@@ -1,10 +1,8 @@
 // The configuration: one table of variables, and an error that names every wrong one at once.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import net from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { openSurveyStore, openTokenStore } from '../../bin/compose/stores.js'
 import { ConfigError, describeConfig, type Environment, type RpcAddressSetting, readConfig } from '../../bin/config.js'
 import { freePort } from '../harness/free-port.js'
 import { createProcess } from '../harness/process.js'
@@ -99,8 +97,6 @@ describe('defaults', () => {
       rpcTlsKey: '',
       rpcTlsCa: '',
       rpcCallers: new Map(),
-      rpcReflection: 'off',
-      rpcMaxConnections: 1000,
       codeTtlSeconds: 300,
       accessTokenTtlSeconds: 259_200,
       refreshTokenTtlSeconds: 2_592_000,
@@ -128,9 +124,6 @@ describe('defaults', () => {
       ratePagesPerSource: 1200,
       ratePagesWindowSeconds: 60,
       rpcTimeoutMs: 4500,
-      databaseStatementTimeoutMs: 3000,
-      databaseLockTimeoutMs: 2000,
-      rpcMaxDeadlineMs: 30_000,
       shutdownTimeoutSeconds: 25,
       signInFailuresPerAccountAndSource: 10,
       signInFailuresPerSource: 100,
@@ -190,8 +183,6 @@ describe('wrong values', () => {
     ['RATE_LIMIT', 'yes'],
     ['HTTP_ERROR_STATUS', '201'],
     ['LOG_LEVEL', 'loud'],
-    ['DATABASE_STATEMENT_TIMEOUT_MS', '0'],
-    ['DATABASE_LOCK_TIMEOUT_MS', '0'],
     ['TOKEN_DATABASE_URL', 'mysql://db'],
     ['TRUSTED_PROXIES', 'proxy.local'],
   ])('%s=%s is refused by name', (variable, value) => {
@@ -255,30 +246,6 @@ describe('wrong values', () => {
       'TOKEN_DATABASE_URL',
     ])
   })
-})
-
-test('connections to PostgreSQL ask for the timeouts that are set', async () => {
-  const asked: string[] = []
-  const server = net.createServer((socket) => {
-    socket.on('error', () => undefined)
-    socket.once('data', (start) => {
-      asked.push(start.toString('latin1').replaceAll('\0', ' '))
-      socket.destroy()
-    })
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  onTestFinished(() => void server.close())
-  const url = `postgres://sa@127.0.0.1:${(server.address() as net.AddressInfo).port}/sa`
-  const config = readConfig({
-    TOKEN_DATABASE_URL: url,
-    SURVEY_DATABASE_URL: url,
-    DATABASE_STATEMENT_TIMEOUT_MS: '1234',
-    DATABASE_LOCK_TIMEOUT_MS: '567',
-  })
-  await expect(openTokenStore(config)).rejects.toThrow()
-  await expect(openSurveyStore(config)).rejects.toThrow()
-  expect(asked).toHaveLength(2)
-  for (const text of asked) expect(text).toMatch(/ statement_timeout 1234 .*lock_timeout 567 /)
 })
 
 describe('values from files', () => {

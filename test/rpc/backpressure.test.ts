@@ -40,7 +40,6 @@ test('a caller that does not read its answers has its further calls held back, a
     tls: undefined,
     callers: new Map(),
     maxConnections: 10,
-    hasReflection: false,
   })
   const client = new grpc.Client(`unix:${socket}`, grpc.credentials.createInsecure())
   onTestFinished(async () => {

@@ -21,19 +21,6 @@ test('every item is in exactly one batch, in order, and only a single oversized 
   expect(batches.flat()).toEqual(sizes)
 })
 
-test('one item more than a batch holds is taken from the source', () => {
-  const asked: number[] = []
-  function* sizes() {
-    for (const size of [900, 900, 50, 40, 5_000, 10]) {
-      asked.push(size)
-      yield size
-    }
-  }
-  const batches = inBatches(sizes(), { maxBytes: 1_000, sizeOf: (size) => size })
-  expect([batches.next().value, asked]).toEqual([[900], [900, 900]])
-  expect([...batches]).toEqual([[900, 50, 40], [5_000], [10]])
-})
-
 test('among calls sent together, only those fail that are too large or cannot be encoded, or whose answer cannot', async () => {
   const address: Address = { kind: 'unix', path: path.join(temporaryDirectory(), 's') }
   const notNeeded = () => Promise.reject(new Error('not needed'))
@@ -50,7 +37,7 @@ test('among calls sent together, only those fail that are too large or cannot be
     },
   )
   const common = { dispatcher, address, tls: undefined, callers: new Map(), maxConnections: 10 }
-  const server = await startRpcServer({ ...common, hasReflection: false })
+  const server = await startRpcServer(common)
   const transport = new MultiplexTransport({
     address,
     tls: undefined,

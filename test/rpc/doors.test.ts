@@ -58,7 +58,7 @@ const umask = process.umask()
 const closers: (() => void)[] = []
 
 beforeAll(async () => {
-  const common = { dispatcher, tls: undefined, callers: new Map(), maxConnections: 1000, hasReflection: true }
+  const common = { dispatcher, tls: undefined, callers: new Map(), maxConnections: 1000 }
   unixPath = path.join(mkdtempSync(path.join(tmpdir(), 'survey-auth-')), 'rpc.sock')
   const local = { ...parseAddress('http://127.0.0.1:1'), port: 0 } as Address
   server = await startRpcServer({ ...common, address: local })
@@ -270,7 +270,7 @@ test('the Unix socket is for its owner only, and the umask of the process is unc
 
 test('a server closes connections beyond its limit', async () => {
   const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
-  const common = { dispatcher, tls: undefined, callers: new Map(), maxConnections: 1, hasReflection: false }
+  const common = { dispatcher, tls: undefined, callers: new Map(), maxConnections: 1 }
   const small = await startRpcServer({ ...common, address })
   onTestFinished(() => small.drain(100))
   const ask = () => {
@@ -426,7 +426,7 @@ describe('an exception inside a door ends only its request, and is reported once
 
   test('over HTTP/2', async () => {
     const identify = identifyLocal('unix')
-    const door = await createGrpcDoor({ dispatcher, identify, serveOthers: throwing, hasReflection: false })
+    const door = await createGrpcDoor({ dispatcher, identify, serveOthers: throwing })
     onTestFinished(() => door.drain(100))
     const session = http2.connect(await listening(door.accept))
     onTestFinished(() => session.destroy())

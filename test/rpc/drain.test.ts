@@ -34,7 +34,6 @@ const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
 interface More {
   readonly address?: Address
   readonly tls?: TlsMaterial
-  readonly hasReflection?: boolean
 }
 
 async function started(more: More = {}) {
@@ -66,7 +65,6 @@ async function started(more: More = {}) {
     tls: undefined,
     callers: parseCallers('gateway=DNS:gateway.test'),
     maxConnections: 100,
-    hasReflection: false,
   }
   const server = await startRpcServer({ ...common, address, ...more })
   return { server, begun, ended, at: parseAddress(server.address) }
@@ -307,39 +305,6 @@ test('a health check whose answer is unread when a drain begins still ends with 
   const [trailers] = (await end) as [http2.IncomingHttpHeaders]
   expect(trailers['grpc-status']).toBe('0')
   expect(await drain).toBeLessThan(SOON_MS)
-})
-
-test('a reflection caller may end its stream while a drain is ending it', async () => {
-  const { server } = await started({ hasReflection: true })
-  const session = http2.connect(server.address, { settings: { initialWindowSize: 0 } })
-  onTestFinished(() => session.destroy())
-  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
-  const call = session.request({ ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' })
-  const [answered, end] = [once(call, 'response'), once(call, 'trailers')]
-  call.resume().write(Buffer.from([0, 0, 0, 0, 2, 0x3a, 0])) // list_services, in its frame
-  await answered
-  const drain = drained(server)
-  call.end()
-  await sleep(CALL_MS)
-  session.settings({ initialWindowSize: 65_535 })
-  const [trailers] = (await end) as [http2.IncomingHttpHeaders]
-  expect(trailers['grpc-status']).toBe('14')
-  expect(await drain).toBeLessThan(SOON_MS)
-})
-
-test.each(['asked', 'not asked yet'])('a drain does not wait for a reflection stream that has %s', async (what) => {
-  const { server, at } = await started({ hasReflection: true })
-  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
-  const stream = grpcClient(at).makeBidiStreamRequest(path, bytes, bytes)
-  const end = endOf(stream)
-  stream.resume()
-  if (what === 'asked') {
-    stream.write(Buffer.from([0x3a, 0])) // list_services
-    await once(stream, 'data')
-  }
-  await sleep(CALL_MS)
-  expect(await drained(server)).toBeLessThan(SOON_MS)
-  expect(await end).toBe(grpc.status.UNAVAILABLE)
 })
 
 test('callers that say nothing, do not send their whole request or do not finish their TLS handshake are cut off', async () => {

@@ -41,7 +41,6 @@ beforeAll(async () => {
     tls: undefined,
     callers: new Map(),
     maxConnections: 100,
-    hasReflection: false,
   })
 })
 afterAll(() => server.drain(200))
@@ -165,15 +164,6 @@ test('the health of each service is that of the server, and an unknown service h
     }
   }
   expect(await healthOf('surveyauth.v1.NoService')).toBe('NOT_FOUND')
-})
-
-test('reflection is refused where it is turned off', async () => {
-  const asIs = (bytes: Buffer) => bytes
-  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
-  const stream = clientOfGrpc().makeBidiStreamRequest(path, asIs, asIs)
-  stream.on('error', () => undefined).resume()
-  const { code } = await new Promise<grpc.StatusObject>((resolve) => stream.once('status', resolve))
-  expect(grpc.status[code]).toBe('UNIMPLEMENTED')
 })
 
 /** Begins a call that is not answered; returns a function with which its caller goes away. */

@@ -56,7 +56,6 @@ beforeAll(async () => {
     tls: materialOf(authority, authority.issue('IP:127.0.0.1')),
     callers: parseCallers(table),
     maxConnections: 100,
-    hasReflection: false,
     onTurnedAway: (why) => turnedAway.push(why),
   })
   address = parseAddress(server.address)

@@ -398,7 +398,7 @@ test('no memory is kept for calls that were answered or failed, nor for streams 
     dispatcher.register(TokenService, Object.fromEntries(handlers))
     const { address: url } = await startRpcServer({
       dispatcher, address: { kind: 'plaintext', host: '127.0.0.1', port: 0 }, tls: undefined,
-      callers: new Map(), maxConnections: 1_000, hasReflection: false,
+      callers: new Map(), maxConnections: 1_000,
     })
     const address = { kind: 'plaintext', host: '127.0.0.1', port: Number(new URL(url).port) }
     const transport = new MultiplexTransport({
