@@ -6,6 +6,7 @@ const acrossProcesses = [
   'codes',
   'envelope',
   'flow',
+  'providers',
   'revocation',
   'secrets',
   'sign-in',

@@ -27,6 +27,7 @@ const provider = z
     claims: z.strictObject({ nickname: claimName.default('name'), avatar: claimName.default('picture') }).prefault({}),
     provision: z.enum(['create', 'existing_only']).default('create'),
     require: z.record(claimName, z.array(text).min(1).max(100)).default({}),
+    switch_account_prompt: z.enum(['select_account', 'login']).default('select_account'),
     timeout_ms: z.int().min(100).max(30_000).default(5_000),
   })
   .refine(({ token_auth, client_secret_file }) => (token_auth === 'none') === (client_secret_file === undefined), {
@@ -67,6 +68,7 @@ function toSettings(of: z.infer<typeof provider>, clientSecret: string | undefin
     claims: of.claims,
     provision: of.provision,
     require: of.require,
+    switchAccountPrompt: of.switch_account_prompt,
     timeoutMs: of.timeout_ms,
   }
 }

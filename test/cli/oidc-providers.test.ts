@@ -44,6 +44,7 @@ test('a provider needs five members; the rest is usual', () => {
       claims: { nickname: 'name', avatar: 'picture' },
       provision: 'create',
       require: {},
+      switchAccountPrompt: 'select_account',
       timeoutMs: 5_000,
     },
   ])
@@ -59,6 +60,7 @@ test('everything can be said', () => {
     claims: { nickname: 'nickname' },
     provision: 'existing_only',
     require: { groups: ['staff'] },
+    switch_account_prompt: 'login',
     timeout_ms: 1_000,
   }
   expect(read({ providers: [all] })).toMatchObject([
@@ -66,6 +68,7 @@ test('everything can be said', () => {
       tokenAuth: 'none',
       clientSecret: undefined,
       provision: 'existing_only',
+      switchAccountPrompt: 'login',
       claims: { nickname: 'nickname', avatar: 'picture' },
     },
   ])

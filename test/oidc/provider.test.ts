@@ -37,6 +37,7 @@ function provider(settings: Partial<ProviderSettings> = {}): Provider {
     claims: { nickname: 'name', avatar: 'picture' },
     provision: 'create',
     require: {},
+    switchAccountPrompt: 'select_account',
     timeoutMs: 1_000,
     ...settings,
   } as const
@@ -103,6 +104,12 @@ test('the address of the sign-in has PKCE, state and nonce, and none of the secr
   expect(searchParams.toString()).not.toContain(SECRETS.codeVerifier)
 })
 
+test.each(['select_account', 'login'] as const)('another account is asked for by prompt=%s', async (prompt) => {
+  const of = provider({ switchAccountPrompt: prompt })
+  const { searchParams } = await of.authorizationUrl(CALLBACK, SECRETS, { selectAccount: true })
+  expect([searchParams.get('prompt'), searchParams.has('max_age')]).toEqual([prompt, false])
+})
+
 test.each(['client_secret_basic', 'client_secret_post'] as const)(
   'the client shows its secret by %s',
   async (tokenAuth) => {
@@ -139,6 +146,9 @@ describe('is not believed:', () => {
     ['an ID token without a nonce', { nonce: undefined }],
     ['an ID token that has expired', { exp: 1_000_000_000 }],
     ['an ID token without a subject', { sub: undefined }],
+    ['an ID token with an empty subject', { sub: '' }],
+    ['an ID token with a subject of 256 characters', { sub: 'u'.repeat(256) }],
+    ['an ID token with a subject that is no text', { sub: 'u-1\u0000' }],
   ])('%s', async (_, claims) => {
     claim(claims)
     await expect(signIn(provider())).rejects.toMatchObject({ kind: 'misconfigured' })

@@ -39,6 +39,8 @@ export interface ProviderSettings {
   readonly provision: 'create' | 'existing_only'
   /** Of each claim one of these values, or nobody signs in. */
   readonly require: Readonly<Record<string, readonly string[]>>
+  /** What asks for another account: not every provider knows `select_account`. */
+  readonly switchAccountPrompt: 'select_account' | 'login'
   readonly timeoutMs: number
 }
 
@@ -94,6 +96,8 @@ export interface Provider {
 const CLOCK_TOLERANCE_SECONDS = 30
 /** How long ago a user may have proved who they are, who was asked to prove it again. */
 const REAUTHENTICATED_SECONDS = 300
+const SUBJECT = /^\P{Cc}{1,255}$/u // OpenID Connect Core §2: at most 255 characters
+const LONGEST_SID = 255
 /** Algorithms of ID tokens that are taken: asymmetric ones only. */
 const SIGNING_ALGORITHMS = [
   'RS256',
@@ -143,7 +147,7 @@ export function createProvider(settings: ProviderSettings, now: () => number): P
         code_challenge: await calculatePKCECodeChallenge(codeVerifier),
         code_challenge_method: 'S256',
         ...(reauthenticate && { max_age: '0', prompt: 'login' }),
-        ...(selectAccount && !reauthenticate && { prompt: 'select_account' }),
+        ...(selectAccount && !reauthenticate && { prompt: settings.switchAccountPrompt }),
       })
     },
 
@@ -200,10 +204,11 @@ async function withUserInfo(
 
 function signedIn(settings: ProviderSettings, claims: IDToken): SignedIn {
   if (!claimsAllow(settings.require, claims)) throw new ProviderFailure('not_allowed', 'a required claim is missing')
+  if (!SUBJECT.test(claims.sub)) throw new ProviderFailure('misconfigured', 'the subject is too long, or no text')
   return {
     subject: claims.sub,
     ...profileOf(settings.claims, claims),
-    sid: typeof claims.sid === 'string' ? claims.sid : undefined,
+    sid: typeof claims.sid === 'string' && claims.sid.length <= LONGEST_SID ? claims.sid : undefined,
     authenticatedAtMs: claims.auth_time === undefined ? undefined : claims.auth_time * 1000,
   }
 }

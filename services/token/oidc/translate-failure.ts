@@ -1,5 +1,10 @@
 // What openid-client, jose and fetch throw, in the words of failure.ts.
-import { AuthorizationResponseError, ClientError, ResponseBodyError } from 'openid-client'
+import {
+  AuthorizationResponseError,
+  ClientError,
+  ResponseBodyError,
+  WWWAuthenticateChallengeError,
+} from 'openid-client'
 import { ProviderFailure, type ProviderFailureKind } from './failure.js'
 
 const LONGEST_DETAIL = 200
@@ -59,6 +64,10 @@ function isNetworkError(error: unknown): boolean {
 function detailOf(error: unknown): string {
   if (error instanceof AuthorizationResponseError || error instanceof ResponseBodyError) {
     return [error.error, error.error_description].filter(Boolean).join(': ')
+  }
+  if (error instanceof WWWAuthenticateChallengeError) {
+    const told = error.cause.flatMap(({ parameters }) => [parameters.error, parameters.error_description])
+    return [`${error.status}, other credentials are wanted`, ...told].filter(Boolean).join(': ')
   }
   if (!(error instanceof Error)) return 'unknown'
   const isQuotation = error.cause instanceof SyntaxError // of what could not be parsed
