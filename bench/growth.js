@@ -85,6 +85,7 @@ async function exchangeBeside(open) {
     sessionHash: randomBytes(32),
     expiresAtMs: now + DAY_MS,
     previousSessionHash: undefined,
+    browser: '',
     maxLive: 1,
   }
   await store.startSession({ ...session, userId: user.userId, passwordHash: user.passwordHash }, now, cause)

@@ -138,7 +138,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
 
   async function startSession(sessionHash, userId) {
     const row = { sessionHash, userId, passwordHash: PASSWORD_HASH }
-    const more = { expiresAtMs: now + 12 * HOUR_MS, previousSessionHash: undefined, maxLive: 20 }
+    const more = { expiresAtMs: now + 12 * HOUR_MS, previousSessionHash: undefined, browser: '', maxLive: 20 }
     const result = await store.startSession({ ...row, ...more }, now, cause)
     if (result !== 'started') throw new Error(`a session was ${result}`)
   }

@@ -76,8 +76,8 @@ export interface ReturnFacts {
   readonly isSameBrowser: boolean
   /** Whose the identity or external_id is, be the user deleted. */
   readonly owner: { readonly userId: string; readonly isDisabled: boolean } | undefined
-  /** Whether the user to link to is there and not disabled. */
-  readonly isLinkedToLive: boolean
+  /** Whether the browser is signed in as the user to link to, who is not disabled. */
+  readonly isLinkedToHere: boolean
 }
 
 /** All but the first two use the verifier up. */
@@ -96,7 +96,7 @@ export type ReturnVerdict =
 /** `signIn`: undefined when no verifier is like that, or it is used up. */
 export function judgeReturn(
   signIn: ReturnedSignIn | undefined,
-  { isSameBrowser, owner, isLinkedToLive }: ReturnFacts,
+  { isSameBrowser, owner, isLinkedToHere }: ReturnFacts,
   now: number,
 ): ReturnVerdict {
   if (!signIn) return 'unknown'
@@ -104,9 +104,9 @@ export function judgeReturn(
   if (!isSameBrowser) return 'other_browser'
   if (now >= signIn.verifierExpiresAtMs || now >= signIn.expiresAtMs) return 'expired'
   if (signIn.state !== 'accepted') return 'rejected'
-  // 2. To link: the identity is nobody else's.
+  // 2. To link: whoever began is still signed in, and the identity is nobody else's.
   if (signIn.linkTo !== '') {
-    if (!isLinkedToLive) return 'user_disabled'
+    if (!isLinkedToHere) return 'expired'
     return owner && owner.userId !== signIn.linkTo ? 'identity_taken' : 'linked'
   }
   // 3. To sign in: the user may, or is made.

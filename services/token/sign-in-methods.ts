@@ -1,4 +1,5 @@
 // The ways in which users of this service sign in.
+import type { OpenWays } from '../protocol/unlinking.js'
 import { PROVIDER_FAILURES, type ProviderFailure } from './oidc/failure.js'
 import type { Provider } from './oidc/provider.js'
 
@@ -11,7 +12,11 @@ export interface SignInMethods {
   readonly providers: ReadonlyMap<string, Provider>
 }
 
-export const PROVIDER_STEPS = ['begin', 'complete'] as const
+export const openWays = ({ password, platform, providers }: SignInMethods): OpenWays => {
+  return { password, platform: platform !== undefined, providers: [...providers.keys()] }
+}
+
+export const PROVIDER_STEPS = ['begin', 'complete', 'logout'] as const
 export const PROVIDER_OUTCOMES = ['ok', ...PROVIDER_FAILURES] as const
 
 /** What came of asking a provider. */

@@ -37,6 +37,7 @@ export function createSignInHandlers(deps: TokenDeps): Handlers<typeof SignInSer
       const person: Person = {
         provider: '',
         subject: externalId,
+        sid: '',
         nickname,
         avatar,
         authenticatedAtMs: authenticateTime ? timestampMs(authenticateTime) : 0,

@@ -79,7 +79,7 @@ async function fillSignIns(store: TokenStore): Promise<void> {
     await store.beginSignIn(signIn, NOW, byUser)
     const verifier = { verifierHash: hashOf(`verifier ${name}`), verifierExpiresAtMs: NOW + 1 }
     const profile = { nickname: AWKWARD[1] ?? '', avatar: '', authenticatedAtMs: NOW - 1, sessionSeconds: 7 }
-    const person = { provider: '', subject: '47', mayCreate: true, ...profile }
+    const person = { provider: '', subject: '47', sid: AWKWARD[0] ?? '', mayCreate: true, ...profile }
     if (name === 'accepted') await store.acceptSignIn(signIn.challengeHash, person, verifier, NOW, byUser)
     const rejection = { provider: '', isCancelled: true }
     if (name === 'rejected') await store.rejectSignIn(signIn.challengeHash, rejection, verifier, NOW, byUser)

@@ -169,6 +169,7 @@ async function createPeople(store, now) {
     passwordHash: PASSWORD_HASH,
     expiresAtMs: Number.MAX_SAFE_INTEGER,
     previousSessionHash: undefined,
+    browser: '',
     maxLive: 1,
   }
   for (const { userId, ...user } of users) {

@@ -58,6 +58,7 @@ export class Steps {
       sessionHash: SESSION_HASH,
       userId: USER,
       passwordHash: PASSWORD_HASH,
+      browser: '',
       expiresAtMs: NOW + 30 * DAY,
     }
     await this.#store.startSession({ ...session, previousSessionHash: undefined, maxLive: 1 }, NOW, CAUSE)

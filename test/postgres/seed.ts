@@ -60,7 +60,7 @@ export async function createUser(store: TokenStore, user: Pick<Seed, 'userId' | 
     cause,
   )
   const session = { sessionHash: sessionOf(user.userId), userId: user.userId, passwordHash }
-  const bounds = { expiresAtMs: START + 60 * MINUTE, previousSessionHash: undefined, maxLive: 1 }
+  const bounds = { expiresAtMs: START + 60 * MINUTE, previousSessionHash: undefined, browser: '', maxLive: 1 }
   await store.startSession({ ...session, ...bounds }, START, cause)
 }
 

@@ -60,7 +60,7 @@ test.each([
 })
 
 const owner = { userId: 'user_ann', isDisabled: false }
-const facts = { isSameBrowser: true, owner, isLinkedToLive: false }
+const facts = { isSameBrowser: true, owner, isLinkedToHere: false }
 const linking = { ...accepted, provider: 'corp', linkTo: 'user_ann' }
 
 test.each([
@@ -79,15 +79,15 @@ test.each([
   ['expired', 'the verifier ends now', { ...accepted, verifierExpiresAtMs: NOW }, facts],
   ['expired', 'the sign-in ends now', { ...accepted, expiresAtMs: NOW }, facts],
   ['rejected', 'it was rejected', rejected, facts],
-  ['linked', 'the identity is nobody’s', linking, { ...facts, owner: undefined, isLinkedToLive: true }],
-  ['linked', 'the identity is the user’s already', linking, { ...facts, isLinkedToLive: true }],
+  ['linked', 'the identity is nobody’s', linking, { ...facts, owner: undefined, isLinkedToHere: true }],
+  ['linked', 'the identity is the user’s already', linking, { ...facts, isLinkedToHere: true }],
   [
     'identity_taken',
     'the identity is another user’s',
     { ...linking, linkTo: 'user_bob' },
-    { ...facts, isLinkedToLive: true },
+    { ...facts, isLinkedToHere: true },
   ],
-  ['user_disabled', 'the user to link to is disabled', linking, facts],
+  ['expired', 'the user to link to is no longer signed in there', linking, facts],
 ] as const)('a return is %s when %s', (verdict, _, signIn, about) => {
   expect(judgeReturn(signIn, about, NOW)).toBe(verdict)
 })

@@ -42,6 +42,12 @@ const dispatcher = new Dispatcher({
   beginSignIn: async () => ({}),
   completeSignIn: async () => ({}),
   listSignInMethods: async () => ({}),
+  getAccount: notNeeded,
+  endSessions: notNeeded,
+  changePassword: notNeeded,
+  beginLink: async () => ({}),
+  unlink: notNeeded,
+  endProviderSessions: notNeeded,
   signOut: () => Promise.reject(new Error('canary-secret-text')),
   getSession: async ({ sessionToken }, call) => {
     calls.push(call)

@@ -51,6 +51,12 @@ async function started(more: More = {}) {
     completeSignIn: async () => ({}),
     listSignInMethods: async () => ({}),
     signOut: nothing,
+    getAccount: nothing,
+    endSessions: nothing,
+    changePassword: nothing,
+    beginLink: async () => ({}),
+    unlink: nothing,
+    endProviderSessions: nothing,
     async getSession({ sessionToken }) {
       begun.push('the call')
       await sleep(Number(sessionToken) || CALL_MS)

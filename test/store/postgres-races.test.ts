@@ -12,7 +12,7 @@ import { createDatabase, migratedDatabase } from '../postgres/shared-cluster.js'
 import { hashOf, newCode, secretRow } from './token-store-verbs.js'
 
 const DAY = 86_400_000
-const session = { passwordHash: 'none', expiresAtMs: START + 60_000, previousSessionHash: undefined }
+const session = { passwordHash: 'none', expiresAtMs: START + 60_000, previousSessionHash: undefined, browser: '' }
 
 /** Two services on one database. */
 async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {

@@ -69,6 +69,19 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
   { name: 'createUser', run: (store) => store.createUser(userRow('eve'), byOperator) },
   { name: 'updateUser', run: (store) => store.updateUser('user_ann', { nickname: 'New' }, NOW, byOperator) },
   { name: 'setUserDisabled', run: (store) => store.setUserDisabled('user_ann', true, NOW, byOperator) },
+  {
+    name: 'changePassword',
+    run: (store) => {
+      const { passwordHash } = userRow('ann')
+      const change = {
+        userId: 'user_ann',
+        passwordHash,
+        newPasswordHash: '$argon2id$new',
+        sessionHash: hashOf('session'),
+      }
+      return store.changePassword(change, NOW, byUser)
+    },
+  },
   { name: 'setUserPassword', run: (store) => store.setUserPassword('user_ann', '$argon2id$new', NOW, byOperator) },
   { name: 'deleteUser', run: (store) => store.deleteUser('user_disabled', NOW, byOperator) },
   { name: 'startSession', run: (store) => startSession(store, 'another session', { maxLive: 1 }) },

@@ -228,6 +228,7 @@ export async function startSession(
     sessionHash: hashOf(name),
     userId: 'user_ann',
     passwordHash: userRow('ann').passwordHash,
+    browser: 'Firefox, Linux',
     expiresAtMs: now + 7 * DAY,
     previousSessionHash: undefined,
     maxLive: 100,

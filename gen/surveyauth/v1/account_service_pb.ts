@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/account_service.proto.
  */
 export const file_surveyauth_v1_account_service: GenFile = /*@__PURE__*/
-  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKOAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQiWAoOU2lnbkluUmVzcG9uc2USFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAirgIKEkJlZ2luU2lnbkluUmVxdWVzdBIfCgticm93c2VyX2tleRgBIAEoCUIKukgHcgUQKxiAARIXCgZzb3VyY2UYAiABKAlCB7pIBHICGEASHgoKcmV0dXJuX3VyaRgDIAEoCUIKukgHcgUQARiAEBIfCgtyZXN0YXJ0X3VyaRgEIAEoCUIKukgHcgUQARiAQBIXCgVhcHBpZBgFIAEoCUIIukgFcgMYgAESHgoMcmVkaXJlY3RfdXJpGAYgASgJQgi6SAVyAxiAEBIZCghsYW5ndWFnZRgHIAEoCUIHukgEcgIYEBIWCg5yZWF1dGhlbnRpY2F0ZRgIIAEoCBIWCg5zZWxlY3RfYWNjb3VudBgJIAEoCBIZCghwcm92aWRlchgKIAEoCUIHukgEcgIYICIqChNCZWdpblNpZ25JblJlc3BvbnNlEhMKC3JlZGlyZWN0X3RvGAEgASgJIhoKGExpc3RTaWduSW5NZXRob2RzUmVxdWVzdCJxChlMaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEhAKCHBhc3N3b3JkGAEgASgIEhAKCHBsYXRmb3JtGAIgASgIEjAKCXByb3ZpZGVycxgDIAMoCzIdLnN1cnZleWF1dGgudjEuU2lnbkluUHJvdmlkZXIiRgoOU2lnbkluUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSEAoIbGFiZWxfZW4YAiABKAkSEAoIbGFiZWxfemgYAyABKAkirQEKFUNvbXBsZXRlU2lnbkluUmVxdWVzdBIQCgh2ZXJpZmllchgBIAEoCRIdCgticm93c2VyX2tleRgCIAEoCUIIukgFcgMYgAESKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgDIAEoCUIIukgFcgMYgAQSGgoIcHJvdmlkZXIYBCABKAlCCLpIBXIDGIABEh0KCnBhcmFtZXRlcnMYBSABKAlCCbpIBnIEGICAASKPBAoWQ29tcGxldGVTaWduSW5SZXNwb25zZRI+CgdvdXRjb21lGAEgASgOMi0uc3VydmV5YXV0aC52MS5Db21wbGV0ZVNpZ25JblJlc3BvbnNlLk91dGNvbWUSFQoNc2Vzc2lvbl90b2tlbhgCIAEoCRIvCgtleHBpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLcmVzdGFydF91cmkYBCABKAki1wIKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhUKEU9VVENPTUVfU0lHTkVEX0lOEAESEgoOT1VUQ09NRV9MSU5LRUQQAhIVChFPVVRDT01FX0NBTkNFTExFRBADEhcKE09VVENPTUVfTk9UX0FMTE9XRUQQBBIWChJPVVRDT01FX05PX0FDQ09VTlQQBRIZChVPVVRDT01FX1VTRVJfRElTQUJMRUQQBhIaChZPVVRDT01FX0lERU5USVRZX1RBS0VOEAcSEwoPT1VUQ09NRV9FWFBJUkVEEAgSGQoVT1VUQ09NRV9PVEhFUl9CUk9XU0VSEAkSEwoPT1VUQ09NRV9VTktOT1dOEAoSIAocT1VUQ09NRV9QUk9WSURFUl9VTkFWQUlMQUJMRRALEiIKHk9VVENPTUVfUFJPVklERVJfTUlTQ09ORklHVVJFRBAMIjMKDlNpZ25PdXRSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQiEQoPU2lnbk91dFJlc3BvbnNlIk8KEUdldFNlc3Npb25SZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQSFwoFYXBwaWQYAiABKAlCCLpIBXIDGIABInoKEkdldFNlc3Npb25SZXNwb25zZRIQCgh1c2VybmFtZRgBIAEoCRIQCghuaWNrbmFtZRgCIAEoCRIOCgZhdmF0YXIYAyABKAkSMAoMY29ubmVjdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI9ChhMaXN0Q29ubmVjdGVkQXBwc1JlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABCJGChlMaXN0Q29ubmVjdGVkQXBwc1Jlc3BvbnNlEikKBGFwcHMYASADKAsyGy5zdXJ2ZXlhdXRoLnYxLkNvbm5lY3RlZEFwcCL8AQoMQ29ubmVjdGVkQXBwEhAKCGdyYW50X2lkGAEgASgJEg0KBWFwcGlkGAIgASgJEhAKCGFwcF9uYW1lGAMgASgJEg0KBXNjb3BlGAQgASgJEi8KC2NyZWF0ZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1sYXN0X3VzZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNcmVkaXJlY3RfdXJpcxgIIAMoCSJXChREaXNjb25uZWN0QXBwUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhwKCGdyYW50X2lkGAIgASgJQgq6SAdyBRABGIABIhcKFURpc2Nvbm5lY3RBcHBSZXNwb25zZTLuBQoOQWNjb3VudFNlcnZpY2USRQoGU2lnbkluEhwuc3VydmV5YXV0aC52MS5TaWduSW5SZXF1ZXN0Gh0uc3VydmV5YXV0aC52MS5TaWduSW5SZXNwb25zZRJrChFMaXN0U2lnbkluTWV0aG9kcxInLnN1cnZleWF1dGgudjEuTGlzdFNpZ25Jbk1ldGhvZHNSZXF1ZXN0Giguc3VydmV5YXV0aC52MS5MaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIgOQAgISVAoLQmVnaW5TaWduSW4SIS5zdXJ2ZXlhdXRoLnYxLkJlZ2luU2lnbkluUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuQmVnaW5TaWduSW5SZXNwb25zZRJdCg5Db21wbGV0ZVNpZ25JbhIkLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXF1ZXN0GiUuc3VydmV5YXV0aC52MS5Db21wbGV0ZVNpZ25JblJlc3BvbnNlEk0KB1NpZ25PdXQSHS5zdXJ2ZXlhdXRoLnYxLlNpZ25PdXRSZXF1ZXN0Gh4uc3VydmV5YXV0aC52MS5TaWduT3V0UmVzcG9uc2UiA5ACAhJWCgpHZXRTZXNzaW9uEiAuc3VydmV5YXV0aC52MS5HZXRTZXNzaW9uUmVxdWVzdBohLnN1cnZleWF1dGgudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgOQAgISawoRTGlzdENvbm5lY3RlZEFwcHMSJy5zdXJ2ZXlhdXRoLnYxLkxpc3RDb25uZWN0ZWRBcHBzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuTGlzdENvbm5lY3RlZEFwcHNSZXNwb25zZSIDkAICEl8KDURpc2Nvbm5lY3RBcHASIy5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RBcHBSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5EaXNjb25uZWN0QXBwUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKoAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQSGAoHYnJvd3NlchgFIAEoCUIHukgEcgIYQCJYCg5TaWduSW5SZXNwb25zZRIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEi8KC2V4cGlyZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKuAgoSQmVnaW5TaWduSW5SZXF1ZXN0Eh8KC2Jyb3dzZXJfa2V5GAEgASgJQgq6SAdyBRArGIABEhcKBnNvdXJjZRgCIAEoCUIHukgEcgIYQBIeCgpyZXR1cm5fdXJpGAMgASgJQgq6SAdyBRABGIAQEh8KC3Jlc3RhcnRfdXJpGAQgASgJQgq6SAdyBRABGIBAEhcKBWFwcGlkGAUgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYBiABKAlCCLpIBXIDGIAQEhkKCGxhbmd1YWdlGAcgASgJQge6SARyAhgQEhYKDnJlYXV0aGVudGljYXRlGAggASgIEhYKDnNlbGVjdF9hY2NvdW50GAkgASgIEhkKCHByb3ZpZGVyGAogASgJQge6SARyAhggIioKE0JlZ2luU2lnbkluUmVzcG9uc2USEwoLcmVkaXJlY3RfdG8YASABKAkiGgoYTGlzdFNpZ25Jbk1ldGhvZHNSZXF1ZXN0InEKGUxpc3RTaWduSW5NZXRob2RzUmVzcG9uc2USEAoIcGFzc3dvcmQYASABKAgSEAoIcGxhdGZvcm0YAiABKAgSMAoJcHJvdmlkZXJzGAMgAygLMh0uc3VydmV5YXV0aC52MS5TaWduSW5Qcm92aWRlciJGCg5TaWduSW5Qcm92aWRlchIQCghwcm92aWRlchgBIAEoCRIQCghsYWJlbF9lbhgCIAEoCRIQCghsYWJlbF96aBgDIAEoCSLHAQoVQ29tcGxldGVTaWduSW5SZXF1ZXN0EhAKCHZlcmlmaWVyGAEgASgJEh0KC2Jyb3dzZXJfa2V5GAIgASgJQgi6SAVyAxiAARIoChZwcmV2aW91c19zZXNzaW9uX3Rva2VuGAMgASgJQgi6SAVyAxiABBIaCghwcm92aWRlchgEIAEoCUIIukgFcgMYgAESHQoKcGFyYW1ldGVycxgFIAEoCUIJukgGcgQYgIABEhgKB2Jyb3dzZXIYBiABKAlCB7pIBHICGEAijwQKFkNvbXBsZXRlU2lnbkluUmVzcG9uc2USPgoHb3V0Y29tZRgBIAEoDjItLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZS5PdXRjb21lEhUKDXNlc3Npb25fdG9rZW4YAiABKAkSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Jlc3RhcnRfdXJpGAQgASgJItcCCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFPVVRDT01FX1NJR05FRF9JThABEhIKDk9VVENPTUVfTElOS0VEEAISFQoRT1VUQ09NRV9DQU5DRUxMRUQQAxIXChNPVVRDT01FX05PVF9BTExPV0VEEAQSFgoST1VUQ09NRV9OT19BQ0NPVU5UEAUSGQoVT1VUQ09NRV9VU0VSX0RJU0FCTEVEEAYSGgoWT1VUQ09NRV9JREVOVElUWV9UQUtFThAHEhMKD09VVENPTUVfRVhQSVJFRBAIEhkKFU9VVENPTUVfT1RIRVJfQlJPV1NFUhAJEhMKD09VVENPTUVfVU5LTk9XThAKEiAKHE9VVENPTUVfUFJPVklERVJfVU5BVkFJTEFCTEUQCxIiCh5PVVRDT01FX1BST1ZJREVSX01JU0NPTkZJR1VSRUQQDCIzCg5TaWduT3V0UmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEIjgKD1NpZ25PdXRSZXNwb25zZRIlCgN3YXkYASABKAsyGC5zdXJ2ZXlhdXRoLnYxLlNpZ25JbldheSJOCglTaWduSW5XYXkSEAoIcGFzc3dvcmQYASABKAgSLwoIcHJvdmlkZXIYAiABKAsyHS5zdXJ2ZXlhdXRoLnYxLlNpZ25JblByb3ZpZGVyIoQCChBCZWdpbkxpbmtSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQSGgoIcGFzc3dvcmQYAiABKAlCCLpIBXIDKIAIEhsKCHByb3ZpZGVyGAMgASgJQgm6SAZyBBABGCASHwoLYnJvd3Nlcl9rZXkYBCABKAlCCrpIB3IFECsYgAESFwoGc291cmNlGAUgASgJQge6SARyAhhAEh4KCnJldHVybl91cmkYBiABKAlCCrpIB3IFEAEYgBASHwoLcmVzdGFydF91cmkYByABKAlCCrpIB3IFEAEYgEASGQoIbGFuZ3VhZ2UYCCABKAlCB7pIBHICGBAiKAoRQmVnaW5MaW5rUmVzcG9uc2USEwoLcmVkaXJlY3RfdG8YASABKAkibAoNVW5saW5rUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhsKCHByb3ZpZGVyGAIgASgJQgm6SAZyBBABGCASGwoHc3ViamVjdBgDIAEoCUIKukgHcgUQARj/ASIQCg5VbmxpbmtSZXNwb25zZSI2ChFHZXRBY2NvdW50UmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEIuYBChJHZXRBY2NvdW50UmVzcG9uc2USEAoIdXNlcm5hbWUYASABKAkSEAoIbmlja25hbWUYAiABKAkSFAoMaGFzX3Bhc3N3b3JkGAMgASgIEiUKA3dheRgEIAEoCzIYLnN1cnZleWF1dGgudjEuU2lnbkluV2F5EhIKCmp1c3RfYmVnYW4YBSABKAgSMQoKaWRlbnRpdGllcxgGIAMoCzIdLnN1cnZleWF1dGgudjEuTGlua2VkSWRlbnRpdHkSKAoIc2Vzc2lvbnMYByADKAsyFi5zdXJ2ZXlhdXRoLnYxLlNlc3Npb24ilwEKDkxpbmtlZElkZW50aXR5Ei8KCHByb3ZpZGVyGAEgASgLMh0uc3VydmV5YXV0aC52MS5TaWduSW5Qcm92aWRlchIPCgdzdWJqZWN0GAIgASgJEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjYW5fdW5saW5rGAQgASgIIsoBCgdTZXNzaW9uEhIKCnNlc3Npb25faWQYASABKAkSDwoHaXNfdGhpcxgCIAEoCBIuCgpzdGFydF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3NlZW5fdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHYnJvd3NlchgFIAEoCRIlCgN3YXkYBiABKAsyGC5zdXJ2ZXlhdXRoLnYxLlNpZ25JbldheSJUChJFbmRTZXNzaW9uc1JlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIbCgpzZXNzaW9uX2lkGAIgASgJQge6SARyAhhAIicKE0VuZFNlc3Npb25zUmVzcG9uc2USEAoIc2Vzc2lvbnMYASABKAUipgEKFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEiQKEGN1cnJlbnRfcGFzc3dvcmQYAiABKAlCCrpIB3IFEAEogAgSKwoMbmV3X3Bhc3N3b3JkGAMgASgJQhW6SBJyEBAIKIAIMgleXFB7Q2N9KiQSFwoGc291cmNlGAQgASgJQge6SARyAhhAIhgKFkNoYW5nZVBhc3N3b3JkUmVzcG9uc2UiWQoaRW5kUHJvdmlkZXJTZXNzaW9uc1JlcXVlc3QSGgoIcHJvdmlkZXIYASABKAlCCLpIBXIDGIABEh8KDGxvZ291dF90b2tlbhgCIAEoCUIJukgGcgQYgIABIh0KG0VuZFByb3ZpZGVyU2Vzc2lvbnNSZXNwb25zZSJPChFHZXRTZXNzaW9uUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhcKBWFwcGlkGAIgASgJQgi6SAVyAxiAASJ6ChJHZXRTZXNzaW9uUmVzcG9uc2USEAoIdXNlcm5hbWUYASABKAkSEAoIbmlja25hbWUYAiABKAkSDgoGYXZhdGFyGAMgASgJEjAKDGNvbm5lY3RfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiPQoYTGlzdENvbm5lY3RlZEFwcHNSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQiRgoZTGlzdENvbm5lY3RlZEFwcHNSZXNwb25zZRIpCgRhcHBzGAEgAygLMhsuc3VydmV5YXV0aC52MS5Db25uZWN0ZWRBcHAi/AEKDENvbm5lY3RlZEFwcBIQCghncmFudF9pZBgBIAEoCRINCgVhcHBpZBgCIAEoCRIQCghhcHBfbmFtZRgDIAEoCRINCgVzY29wZRgEIAEoCRIvCgtjcmVhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNbGFzdF91c2VfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXJlZGlyZWN0X3VyaXMYCCADKAkiVwoURGlzY29ubmVjdEFwcFJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIcCghncmFudF9pZBgCIAEoCUIKukgHcgUQARiAASIXChVEaXNjb25uZWN0QXBwUmVzcG9uc2UyhQoKDkFjY291bnRTZXJ2aWNlEkUKBlNpZ25JbhIcLnN1cnZleWF1dGgudjEuU2lnbkluUmVxdWVzdBodLnN1cnZleWF1dGgudjEuU2lnbkluUmVzcG9uc2USawoRTGlzdFNpZ25Jbk1ldGhvZHMSJy5zdXJ2ZXlhdXRoLnYxLkxpc3RTaWduSW5NZXRob2RzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuTGlzdFNpZ25Jbk1ldGhvZHNSZXNwb25zZSIDkAICElQKC0JlZ2luU2lnbkluEiEuc3VydmV5YXV0aC52MS5CZWdpblNpZ25JblJlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLkJlZ2luU2lnbkluUmVzcG9uc2USXQoOQ29tcGxldGVTaWduSW4SJC5zdXJ2ZXlhdXRoLnYxLkNvbXBsZXRlU2lnbkluUmVxdWVzdBolLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZRJOCglCZWdpbkxpbmsSHy5zdXJ2ZXlhdXRoLnYxLkJlZ2luTGlua1JlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkJlZ2luTGlua1Jlc3BvbnNlEkUKBlVubGluaxIcLnN1cnZleWF1dGgudjEuVW5saW5rUmVxdWVzdBodLnN1cnZleWF1dGgudjEuVW5saW5rUmVzcG9uc2USTQoHU2lnbk91dBIdLnN1cnZleWF1dGgudjEuU2lnbk91dFJlcXVlc3QaHi5zdXJ2ZXlhdXRoLnYxLlNpZ25PdXRSZXNwb25zZSIDkAICElYKCkdldFNlc3Npb24SIC5zdXJ2ZXlhdXRoLnYxLkdldFNlc3Npb25SZXF1ZXN0GiEuc3VydmV5YXV0aC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACAhJWCgpHZXRBY2NvdW50EiAuc3VydmV5YXV0aC52MS5HZXRBY2NvdW50UmVxdWVzdBohLnN1cnZleWF1dGgudjEuR2V0QWNjb3VudFJlc3BvbnNlIgOQAgISWQoLRW5kU2Vzc2lvbnMSIS5zdXJ2ZXlhdXRoLnYxLkVuZFNlc3Npb25zUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuRW5kU2Vzc2lvbnNSZXNwb25zZSIDkAICEl0KDkNoYW5nZVBhc3N3b3JkEiQuc3VydmV5YXV0aC52MS5DaGFuZ2VQYXNzd29yZFJlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLkNoYW5nZVBhc3N3b3JkUmVzcG9uc2USbAoTRW5kUHJvdmlkZXJTZXNzaW9ucxIpLnN1cnZleWF1dGgudjEuRW5kUHJvdmlkZXJTZXNzaW9uc1JlcXVlc3QaKi5zdXJ2ZXlhdXRoLnYxLkVuZFByb3ZpZGVyU2Vzc2lvbnNSZXNwb25zZRJrChFMaXN0Q29ubmVjdGVkQXBwcxInLnN1cnZleWF1dGgudjEuTGlzdENvbm5lY3RlZEFwcHNSZXF1ZXN0Giguc3VydmV5YXV0aC52MS5MaXN0Q29ubmVjdGVkQXBwc1Jlc3BvbnNlIgOQAgISXwoNRGlzY29ubmVjdEFwcBIjLnN1cnZleWF1dGgudjEuRGlzY29ubmVjdEFwcFJlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RBcHBSZXNwb25zZSIDkAICQh5QAVoac3VydmV5YXV0aC92MTtzdXJ2ZXlhdXRodjFiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * Name and password, as typed.
@@ -50,6 +50,13 @@ export type SignInRequest = Message<"surveyauth.v1.SignInRequest"> & {
    * @generated from field: string previous_session_token = 4;
    */
   previousSessionToken: string;
+
+  /**
+   * Family and system of the browser, by which the user knows it again, such as `Firefox, Linux`; empty if unknown.
+   *
+   * @generated from field: string browser = 5;
+   */
+  browser: string;
 };
 
 /**
@@ -298,7 +305,7 @@ export type CompleteSignInRequest = Message<"surveyauth.v1.CompleteSignInRequest
   browserKey: string;
 
   /**
-   * The session this browser had before, ended by the sign-in; empty if none.
+   * The session this browser had before, ended by the sign-in; empty if none. To link, the session in which that began.
    *
    * @generated from field: string previous_session_token = 3;
    */
@@ -317,6 +324,13 @@ export type CompleteSignInRequest = Message<"surveyauth.v1.CompleteSignInRequest
    * @generated from field: string parameters = 5;
    */
   parameters: string;
+
+  /**
+   * As in SignInRequest.
+   *
+   * @generated from field: string browser = 6;
+   */
+  browser: string;
 };
 
 /**
@@ -494,11 +508,17 @@ export const SignOutRequestSchema: GenMessage<SignOutRequest> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_account_service, 9);
 
 /**
- * Empty.
+ * What has ended, and what has not.
  *
  * @generated from message surveyauth.v1.SignOutResponse
  */
 export type SignOutResponse = Message<"surveyauth.v1.SignOutResponse"> & {
+  /**
+   * How the session had begun; unset if there was none. Where that was elsewhere, the user may still be signed in there.
+   *
+   * @generated from field: surveyauth.v1.SignInWay way = 1;
+   */
+  way?: SignInWay | undefined;
 };
 
 /**
@@ -507,6 +527,506 @@ export type SignOutResponse = Message<"surveyauth.v1.SignOutResponse"> & {
  */
 export const SignOutResponseSchema: GenMessage<SignOutResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_account_service, 10);
+
+/**
+ * A way in which somebody has signed in.
+ *
+ * @generated from message surveyauth.v1.SignInWay
+ */
+export type SignInWay = Message<"surveyauth.v1.SignInWay"> & {
+  /**
+   * By username and password. If neither this nor a provider: at the platform's own page.
+   *
+   * @generated from field: bool password = 1;
+   */
+  password: boolean;
+
+  /**
+   * At this provider.
+   *
+   * @generated from field: surveyauth.v1.SignInProvider provider = 2;
+   */
+  provider?: SignInProvider | undefined;
+};
+
+/**
+ * Describes the message surveyauth.v1.SignInWay.
+ * Use `create(SignInWaySchema)` to create a new message.
+ */
+export const SignInWaySchema: GenMessage<SignInWay> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 11);
+
+/**
+ * An identity to link.
+ *
+ * @generated from message surveyauth.v1.BeginLinkRequest
+ */
+export type BeginLinkRequest = Message<"surveyauth.v1.BeginLinkRequest"> & {
+  /**
+   * Identifies the session of the user to link it to.
+   *
+   * @generated from field: string session_token = 1;
+   */
+  sessionToken: string;
+
+  /**
+   * The user's password; empty if the session has just begun.
+   *
+   * @generated from field: string password = 2;
+   */
+  password: string;
+
+  /**
+   * Id of the provider.
+   *
+   * @generated from field: string provider = 3;
+   */
+  provider: string;
+
+  /**
+   * As in BeginSignInRequest, as are the next four.
+   *
+   * @generated from field: string browser_key = 4;
+   */
+  browserKey: string;
+
+  /**
+   * See there.
+   *
+   * @generated from field: string source = 5;
+   */
+  source: string;
+
+  /**
+   * See there.
+   *
+   * @generated from field: string return_uri = 6;
+   */
+  returnUri: string;
+
+  /**
+   * See there.
+   *
+   * @generated from field: string restart_uri = 7;
+   */
+  restartUri: string;
+
+  /**
+   * See there.
+   *
+   * @generated from field: string language = 8;
+   */
+  language: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.BeginLinkRequest.
+ * Use `create(BeginLinkRequestSchema)` to create a new message.
+ */
+export const BeginLinkRequestSchema: GenMessage<BeginLinkRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 12);
+
+/**
+ * A sign-in that has begun.
+ *
+ * @generated from message surveyauth.v1.BeginLinkResponse
+ */
+export type BeginLinkResponse = Message<"surveyauth.v1.BeginLinkResponse"> & {
+  /**
+   * As in BeginSignInResponse.
+   *
+   * @generated from field: string redirect_to = 1;
+   */
+  redirectTo: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.BeginLinkResponse.
+ * Use `create(BeginLinkResponseSchema)` to create a new message.
+ */
+export const BeginLinkResponseSchema: GenMessage<BeginLinkResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 13);
+
+/**
+ * An identity of the signed-in user.
+ *
+ * @generated from message surveyauth.v1.UnlinkRequest
+ */
+export type UnlinkRequest = Message<"surveyauth.v1.UnlinkRequest"> & {
+  /**
+   * Identifies the session.
+   *
+   * @generated from field: string session_token = 1;
+   */
+  sessionToken: string;
+
+  /**
+   * Id of the provider.
+   *
+   * @generated from field: string provider = 2;
+   */
+  provider: string;
+
+  /**
+   * The user's id there.
+   *
+   * @generated from field: string subject = 3;
+   */
+  subject: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.UnlinkRequest.
+ * Use `create(UnlinkRequestSchema)` to create a new message.
+ */
+export const UnlinkRequestSchema: GenMessage<UnlinkRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 14);
+
+/**
+ * Empty.
+ *
+ * @generated from message surveyauth.v1.UnlinkResponse
+ */
+export type UnlinkResponse = Message<"surveyauth.v1.UnlinkResponse"> & {
+};
+
+/**
+ * Describes the message surveyauth.v1.UnlinkResponse.
+ * Use `create(UnlinkResponseSchema)` to create a new message.
+ */
+export const UnlinkResponseSchema: GenMessage<UnlinkResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 15);
+
+/**
+ * Whose account.
+ *
+ * @generated from message surveyauth.v1.GetAccountRequest
+ */
+export type GetAccountRequest = Message<"surveyauth.v1.GetAccountRequest"> & {
+  /**
+   * Identifies the session.
+   *
+   * @generated from field: string session_token = 1;
+   */
+  sessionToken: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.GetAccountRequest.
+ * Use `create(GetAccountRequestSchema)` to create a new message.
+ */
+export const GetAccountRequestSchema: GenMessage<GetAccountRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 16);
+
+/**
+ * What the account page shows.
+ *
+ * @generated from message surveyauth.v1.GetAccountResponse
+ */
+export type GetAccountResponse = Message<"surveyauth.v1.GetAccountResponse"> & {
+  /**
+   * Name of the account; empty if it has none.
+   *
+   * @generated from field: string username = 1;
+   */
+  username: string;
+
+  /**
+   * Nickname; empty if unset. Untrusted text.
+   *
+   * @generated from field: string nickname = 2;
+   */
+  nickname: string;
+
+  /**
+   * Whether the user can sign in by password here.
+   *
+   * @generated from field: bool has_password = 3;
+   */
+  hasPassword: boolean;
+
+  /**
+   * How this session began.
+   *
+   * @generated from field: surveyauth.v1.SignInWay way = 4;
+   */
+  way?: SignInWay | undefined;
+
+  /**
+   * Whether it began within the last 5 minutes, which is proof enough to link an identity.
+   *
+   * @generated from field: bool just_began = 5;
+   */
+  justBegan: boolean;
+
+  /**
+   * Where else the user can sign in, ascending by provider and subject.
+   *
+   * @generated from field: repeated surveyauth.v1.LinkedIdentity identities = 6;
+   */
+  identities: LinkedIdentity[];
+
+  /**
+   * Open sessions, this one first, then the one last seen first.
+   *
+   * @generated from field: repeated surveyauth.v1.Session sessions = 7;
+   */
+  sessions: Session[];
+};
+
+/**
+ * Describes the message surveyauth.v1.GetAccountResponse.
+ * Use `create(GetAccountResponseSchema)` to create a new message.
+ */
+export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 17);
+
+/**
+ * An identity of the user at a provider.
+ *
+ * @generated from message surveyauth.v1.LinkedIdentity
+ */
+export type LinkedIdentity = Message<"surveyauth.v1.LinkedIdentity"> & {
+  /**
+   * Where. One that is no longer set up has its id as labels.
+   *
+   * @generated from field: surveyauth.v1.SignInProvider provider = 1;
+   */
+  provider?: SignInProvider | undefined;
+
+  /**
+   * The user's id there.
+   *
+   * @generated from field: string subject = 2;
+   */
+  subject: string;
+
+  /**
+   * When it was linked.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 3;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * Whether the user can still sign in without it.
+   *
+   * @generated from field: bool can_unlink = 4;
+   */
+  canUnlink: boolean;
+};
+
+/**
+ * Describes the message surveyauth.v1.LinkedIdentity.
+ * Use `create(LinkedIdentitySchema)` to create a new message.
+ */
+export const LinkedIdentitySchema: GenMessage<LinkedIdentity> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 18);
+
+/**
+ * An open session of the user.
+ *
+ * @generated from message surveyauth.v1.Session
+ */
+export type Session = Message<"surveyauth.v1.Session"> & {
+  /**
+   * Names it in EndSessions. Not a secret: nobody is signed in by it.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * Whether it is the one that asks.
+   *
+   * @generated from field: bool is_this = 2;
+   */
+  isThis: boolean;
+
+  /**
+   * When it began.
+   *
+   * @generated from field: google.protobuf.Timestamp start_time = 3;
+   */
+  startTime?: Timestamp | undefined;
+
+  /**
+   * When it was last used, to the minute.
+   *
+   * @generated from field: google.protobuf.Timestamp last_seen_time = 4;
+   */
+  lastSeenTime?: Timestamp | undefined;
+
+  /**
+   * As in SignInRequest.
+   *
+   * @generated from field: string browser = 5;
+   */
+  browser: string;
+
+  /**
+   * How it began.
+   *
+   * @generated from field: surveyauth.v1.SignInWay way = 6;
+   */
+  way?: SignInWay | undefined;
+};
+
+/**
+ * Describes the message surveyauth.v1.Session.
+ * Use `create(SessionSchema)` to create a new message.
+ */
+export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 19);
+
+/**
+ * Sessions to end.
+ *
+ * @generated from message surveyauth.v1.EndSessionsRequest
+ */
+export type EndSessionsRequest = Message<"surveyauth.v1.EndSessionsRequest"> & {
+  /**
+   * Identifies the session of whoever asks.
+   *
+   * @generated from field: string session_token = 1;
+   */
+  sessionToken: string;
+
+  /**
+   * Which one; all but the one that asks if empty.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.EndSessionsRequest.
+ * Use `create(EndSessionsRequestSchema)` to create a new message.
+ */
+export const EndSessionsRequestSchema: GenMessage<EndSessionsRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 20);
+
+/**
+ * What has ended.
+ *
+ * @generated from message surveyauth.v1.EndSessionsResponse
+ */
+export type EndSessionsResponse = Message<"surveyauth.v1.EndSessionsResponse"> & {
+  /**
+   * How many.
+   *
+   * @generated from field: int32 sessions = 1;
+   */
+  sessions: number;
+};
+
+/**
+ * Describes the message surveyauth.v1.EndSessionsResponse.
+ * Use `create(EndSessionsResponseSchema)` to create a new message.
+ */
+export const EndSessionsResponseSchema: GenMessage<EndSessionsResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 21);
+
+/**
+ * A new password.
+ *
+ * @generated from message surveyauth.v1.ChangePasswordRequest
+ */
+export type ChangePasswordRequest = Message<"surveyauth.v1.ChangePasswordRequest"> & {
+  /**
+   * Identifies the session.
+   *
+   * @generated from field: string session_token = 1;
+   */
+  sessionToken: string;
+
+  /**
+   * The current password, as typed.
+   *
+   * @generated from field: string current_password = 2;
+   */
+  currentPassword: string;
+
+  /**
+   * The new one.
+   *
+   * @generated from field: string new_password = 3;
+   */
+  newPassword: string;
+
+  /**
+   * As in SignInRequest.
+   *
+   * @generated from field: string source = 4;
+   */
+  source: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.ChangePasswordRequest.
+ * Use `create(ChangePasswordRequestSchema)` to create a new message.
+ */
+export const ChangePasswordRequestSchema: GenMessage<ChangePasswordRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 22);
+
+/**
+ * Empty.
+ *
+ * @generated from message surveyauth.v1.ChangePasswordResponse
+ */
+export type ChangePasswordResponse = Message<"surveyauth.v1.ChangePasswordResponse"> & {
+};
+
+/**
+ * Describes the message surveyauth.v1.ChangePasswordResponse.
+ * Use `create(ChangePasswordResponseSchema)` to create a new message.
+ */
+export const ChangePasswordResponseSchema: GenMessage<ChangePasswordResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 23);
+
+/**
+ * What a provider says.
+ *
+ * @generated from message surveyauth.v1.EndProviderSessionsRequest
+ */
+export type EndProviderSessionsRequest = Message<"surveyauth.v1.EndProviderSessionsRequest"> & {
+  /**
+   * Id of the provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * Its logout token.
+   *
+   * @generated from field: string logout_token = 2;
+   */
+  logoutToken: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.EndProviderSessionsRequest.
+ * Use `create(EndProviderSessionsRequestSchema)` to create a new message.
+ */
+export const EndProviderSessionsRequestSchema: GenMessage<EndProviderSessionsRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 24);
+
+/**
+ * Empty.
+ *
+ * @generated from message surveyauth.v1.EndProviderSessionsResponse
+ */
+export type EndProviderSessionsResponse = Message<"surveyauth.v1.EndProviderSessionsResponse"> & {
+};
+
+/**
+ * Describes the message surveyauth.v1.EndProviderSessionsResponse.
+ * Use `create(EndProviderSessionsResponseSchema)` to create a new message.
+ */
+export const EndProviderSessionsResponseSchema: GenMessage<EndProviderSessionsResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 25);
 
 /**
  * A session to look up.
@@ -534,7 +1054,7 @@ export type GetSessionRequest = Message<"surveyauth.v1.GetSessionRequest"> & {
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 11);
+  messageDesc(file_surveyauth_v1_account_service, 26);
 
 /**
  * The signed-in user, for display.
@@ -576,7 +1096,7 @@ export type GetSessionResponse = Message<"surveyauth.v1.GetSessionResponse"> & {
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 12);
+  messageDesc(file_surveyauth_v1_account_service, 27);
 
 /**
  * Whose apps to list.
@@ -597,7 +1117,7 @@ export type ListConnectedAppsRequest = Message<"surveyauth.v1.ListConnectedAppsR
  * Use `create(ListConnectedAppsRequestSchema)` to create a new message.
  */
 export const ListConnectedAppsRequestSchema: GenMessage<ListConnectedAppsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 13);
+  messageDesc(file_surveyauth_v1_account_service, 28);
 
 /**
  * The apps that have a live grant of the user.
@@ -618,7 +1138,7 @@ export type ListConnectedAppsResponse = Message<"surveyauth.v1.ListConnectedApps
  * Use `create(ListConnectedAppsResponseSchema)` to create a new message.
  */
 export const ListConnectedAppsResponseSchema: GenMessage<ListConnectedAppsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 14);
+  messageDesc(file_surveyauth_v1_account_service, 29);
 
 /**
  * All live grants of a user to one app, as the user sees them.
@@ -688,7 +1208,7 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
  * Use `create(ConnectedAppSchema)` to create a new message.
  */
 export const ConnectedAppSchema: GenMessage<ConnectedApp> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 15);
+  messageDesc(file_surveyauth_v1_account_service, 30);
 
 /**
  * An app to disconnect.
@@ -716,7 +1236,7 @@ export type DisconnectAppRequest = Message<"surveyauth.v1.DisconnectAppRequest">
  * Use `create(DisconnectAppRequestSchema)` to create a new message.
  */
 export const DisconnectAppRequestSchema: GenMessage<DisconnectAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 16);
+  messageDesc(file_surveyauth_v1_account_service, 31);
 
 /**
  * Empty.
@@ -731,7 +1251,7 @@ export type DisconnectAppResponse = Message<"surveyauth.v1.DisconnectAppResponse
  * Use `create(DisconnectAppResponseSchema)` to create a new message.
  */
 export const DisconnectAppResponseSchema: GenMessage<DisconnectAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 17);
+  messageDesc(file_surveyauth_v1_account_service, 32);
 
 /**
  * Owns sessions. A session token identifies one signed-in browser; it is stored hashed and ends by sign-out, idleness,
@@ -794,6 +1314,32 @@ export const AccountService: GenService<{
     output: typeof CompleteSignInResponseSchema;
   },
   /**
+   * Begins a sign-in at a provider whose identity is then linked to the signed-in user, who must have proved who they are within
+   * the last 5 minutes: when the session began, or by the password. When the browser comes back the session must still be open.
+   *
+   * Callers: gateway. Fails with INVALID_SESSION, INVALID_CREDENTIALS (the password is wrong, or missing), RATE_LIMITED, NOT_FOUND
+   * (no such provider), PROVIDER_UNAVAILABLE, PROVIDER_MISCONFIGURED.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.BeginLink
+   */
+  beginLink: {
+    methodKind: "unary";
+    input: typeof BeginLinkRequestSchema;
+    output: typeof BeginLinkResponseSchema;
+  },
+  /**
+   * Takes an identity away from the signed-in user; sessions stay. Not safe to retry: a retry is NOT_FOUND.
+   *
+   * Callers: gateway. Fails with INVALID_SESSION, NOT_FOUND, INVALID_ARGUMENT (the user could no longer sign in).
+   *
+   * @generated from rpc surveyauth.v1.AccountService.Unlink
+   */
+  unlink: {
+    methodKind: "unary";
+    input: typeof UnlinkRequestSchema;
+    output: typeof UnlinkResponseSchema;
+  },
+  /**
    * Ends a session. Ending one that does not exist is `ok`. Safe to retry.
    *
    * Callers: gateway.
@@ -816,6 +1362,59 @@ export const AccountService: GenService<{
     methodKind: "unary";
     input: typeof GetSessionRequestSchema;
     output: typeof GetSessionResponseSchema;
+  },
+  /**
+   * What the account page shows of the signed-in user. Counts as activity of the session. Safe to retry.
+   *
+   * Callers: gateway. Fails with INVALID_SESSION.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.GetAccount
+   */
+  getAccount: {
+    methodKind: "unary";
+    input: typeof GetAccountRequestSchema;
+    output: typeof GetAccountResponseSchema;
+  },
+  /**
+   * Ends sessions of the signed-in user; grants stay. Ending one that does not exist, or is another user's, is `ok`. Safe to retry.
+   *
+   * Callers: gateway. Fails with INVALID_SESSION.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.EndSessions
+   */
+  endSessions: {
+    methodKind: "unary";
+    input: typeof EndSessionsRequestSchema;
+    output: typeof EndSessionsResponseSchema;
+  },
+  /**
+   * Replaces the password of the signed-in user, and ends their other sessions and their unused codes; this session and grants
+   * stay. Wrong passwords are slowed down as in SignIn. Not safe to retry: the password is another one then.
+   *
+   * Callers: gateway. Fails with INVALID_SESSION, INVALID_CREDENTIALS (the current password is wrong, or there is none),
+   * INVALID_ARGUMENT (the new one is no password), RATE_LIMITED.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.ChangePassword
+   */
+  changePassword: {
+    methodKind: "unary";
+    input: typeof ChangePasswordRequestSchema;
+    output: typeof ChangePasswordResponseSchema;
+  },
+  /**
+   * Ends the sessions that a provider says are over (OpenID Connect Back-Channel Logout 1.0): those that began with its session, and
+   * those of its user of which no session there is known; grants stay. A token is taken once. Not safe to retry: a retry is
+   * INVALID_TOKEN.
+   *
+   * Callers: gateway. Fails with NOT_FOUND (no such provider), INVALID_TOKEN (it is not to be believed, or was taken before),
+   * PROVIDER_UNAVAILABLE (its keys cannot be had).
+   *
+   * @generated from rpc surveyauth.v1.AccountService.EndProviderSessions
+   */
+  endProviderSessions: {
+    methodKind: "unary";
+    input: typeof EndProviderSessionsRequestSchema;
+    output: typeof EndProviderSessionsResponseSchema;
   },
   /**
    * The apps that have a live grant of the signed-in user, the one with the newest first. Safe to retry.

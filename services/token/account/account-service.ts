@@ -8,6 +8,9 @@ import { connectedApps, liveGrants, startOf } from '../connected-apps.js'
 import { hashCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import { requireSession } from '../session.js'
+import { changePassword, endSessions, getAccount, providerFor, wayFor } from './account-page.js'
+import { beginLink, unlink } from './linking.js'
+import { endProviderSessions } from './provider-logout.js'
 import { completeProviderSignIn } from './provider-sign-in.js'
 import { signIn } from './sign-in.js'
 import { beginSignIn, completeSignIn } from './sign-in-elsewhere.js'
@@ -22,17 +25,24 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
 
     async listSignInMethods() {
       const { password, platform, providers } = deps.signInMethods
-      const named = [...providers.values()].map(({ settings: { id, label } }) => {
-        return { provider: id, labelEn: label.en, labelZh: label.zh }
-      })
+      const named = [...providers.keys()].map((id) => providerFor(deps.signInMethods, id))
       return { password, platform: platform !== undefined, providers: named }
     },
 
     async signOut(request, call) {
       const sessionHash = hashCredential('session', request.sessionToken)
-      if (sessionHash) await deps.store.endSession(sessionHash, deps.now(), causedBy('user', call))
-      return {}
+      if (!sessionHash) return {}
+      const session = await deps.store.findSession(sessionHash)
+      await deps.store.endSession(sessionHash, deps.now(), causedBy('user', call))
+      return session ? { way: wayFor(deps.signInMethods, session) } : {}
     },
+
+    getAccount: getAccount(deps),
+    endSessions: endSessions(deps),
+    changePassword: changePassword(deps),
+    beginLink: beginLink(deps),
+    unlink: unlink(deps),
+    endProviderSessions: endProviderSessions(deps),
 
     async getSession(request) {
       const { userId, username, nickname, avatar } = await requireSession(deps, request.sessionToken)

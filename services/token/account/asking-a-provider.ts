@@ -13,13 +13,12 @@ import type { ProviderEvent } from '../sign-in-methods.js'
 export async function providerAddress(
   deps: TokenDeps,
   provider: Provider,
-  { browserKey, returnUri, reauthenticate, selectAccount }: BeginSignInRequest,
+  asked: Pick<BeginSignInRequest, 'browserKey' | 'returnUri' | 'reauthenticate' | 'selectAccount'>,
   challenge: string,
   call: Call,
 ): Promise<string> {
-  const secrets = secretsOf(challenge, browserKey)
-  const asked = provider.authorizationUrl(returnUri, secrets, { reauthenticate, selectAccount })
-  const address = await told(deps, provider, 'begin', call, asked)
+  const secrets = secretsOf(challenge, asked.browserKey)
+  const address = await told(deps, provider, 'begin', call, provider.authorizationUrl(asked.returnUri, secrets, asked))
   if (address instanceof URL) return address.href
   const isOff = address.kind === 'unavailable'
   const reason = isOff ? ErrorReason.PROVIDER_UNAVAILABLE : ErrorReason.PROVIDER_MISCONFIGURED

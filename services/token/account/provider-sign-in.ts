@@ -40,8 +40,7 @@ export function completeProviderSignIn(deps: TokenDeps) {
     const verifier = newTicket(deps.randomBytes)
     const decision = await decide(deps, provider, { challengeHash, verifierHash: verifier.hash }, person, call)
     if (decision.verdict !== 'decided') return { outcome: undecided[decision.verdict], restartUri }
-    const { browserKey, previousSessionToken } = request
-    return complete({ verifier: verifier.text, browserKey, previousSessionToken }, call)
+    return complete({ ...request, verifier: verifier.text }, call)
   }
 }
 
@@ -61,11 +60,12 @@ function decide(
     const rejection = { provider, isCancelled: person.kind === 'denied' }
     return store.rejectSignIn(challengeHash, rejection, verifier, now(), cause)
   }
-  const { subject, nickname, avatar, authenticatedAtMs = 0 } = person
+  const { subject, sid = '', nickname, avatar, authenticatedAtMs = 0 } = person
   const mayCreate = settings.provision === 'create'
   const accepted = {
     provider,
     subject,
+    sid,
     nickname,
     avatar,
     authenticatedAtMs,

@@ -46,8 +46,8 @@ function platformAddress(platform: URL, challenge: string, language: string): st
 
 type Begun = Omit<BeginSignInRequest, '$typeName' | '$unknown'> & Pick<NewSignIn, 'linkTo'>
 
-/** The challenge. @throws ServiceError INVALID_APPID, INVALID_REDIRECT_URI, RATE_LIMITED */
-async function begin(deps: TokenDeps, asked: Begun, call: Call): Promise<string> {
+/** The challenge of a sign-in in progress. @throws ServiceError INVALID_APPID, INVALID_REDIRECT_URI, RATE_LIMITED */
+export async function begin(deps: TokenDeps, asked: Begun, call: Call): Promise<string> {
   const { appid, redirectUri, provider, linkTo, source, returnUri, restartUri, language } = asked
   if (appid !== '') requireRedirectUri(await requireApp(deps, appid), redirectUri)
   const challenge = newTicket(deps.randomBytes)
@@ -88,7 +88,7 @@ const outcomes: Readonly<Record<Exclude<ReturnVerdict, 'rejected'>, Outcome>> = 
 /** Ends a sign-in when the browser comes back. */
 export function completeSignIn(deps: TokenDeps) {
   return async (
-    request: Pick<CompleteSignInRequest, 'verifier' | 'browserKey' | 'previousSessionToken'>,
+    request: Pick<CompleteSignInRequest, 'verifier' | 'browserKey' | 'previousSessionToken' | 'browser'>,
     call: Call,
   ): Promise<MessageInitShape<typeof CompleteSignInResponseSchema>> => {
     const verifierHash = hashTicket(request.verifier)
@@ -99,6 +99,7 @@ export function completeSignIn(deps: TokenDeps) {
         verifierHash,
         browserHash: hashSecret(request.browserKey),
         newUserId: newId('user', deps.randomBytes),
+        browser: request.browser,
         sessionHash: session.hash,
         previousSessionHash: hashCredential('session', request.previousSessionToken),
         maxLive: deps.rules.maxSessionsPerUser,

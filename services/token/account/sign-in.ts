@@ -7,35 +7,48 @@ import { ServiceError } from '../../rpc/service-error.js'
 import { causedBy } from '../../storage/cause.js'
 import { hashCredential, newCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
+import type { Hashing } from '../password/hasher.js'
 import type { UserRow } from '../store/token-store.js'
 
 /** Unknown user, disabled user, user without a password and wrong password get the same answer after the same time. */
 export function signIn(deps: TokenDeps) {
-  return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
-    if (!deps.signInMethods.password)
-      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'nobody signs in by password here')
-    const { username, password, source } = request
-    const startedAt = performance.now()
-    const answer = await deps.passwords.inQueue((hashing) =>
-      deps.signInLimiter.counted(username, source, async () => {
-        const user = await deps.store.findUser(username)
-        const isRight = await hashing.compare(user?.passwordHash || undefined, password)
-        if (!user || !isRight) return undefined
-        const newPasswordHash = deps.passwords.isOwn(user.passwordHash) ? undefined : await hashing.hash(password)
-        return startSession(deps, { ...user, newPasswordHash }, request.previousSessionToken, call)
-      }),
-    )
-    await deps.timeFloor.since(startedAt)
-    if (!answer) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
-    return answer
-  }
+  return (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> =>
+    byPassword(deps, request, async (user, hashing) => {
+      const isOwn = deps.passwords.isOwn(user.passwordHash)
+      const newPasswordHash = isOwn ? undefined : await hashing.hash(request.password)
+      return startSession(deps, { ...user, newPasswordHash }, request, call)
+    })
+}
+
+/**
+ * What `then` makes of the user whose name and password these are; undefined if they have changed meanwhile.
+ * @throws ServiceError INVALID_CREDENTIALS, RATE_LIMITED
+ */
+export async function byPassword<T>(
+  deps: TokenDeps,
+  { username, password, source }: Pick<SignInRequest, 'username' | 'password' | 'source'>,
+  then: (user: UserRow, hashing: Hashing) => Promise<T | undefined>,
+): Promise<T> {
+  if (!deps.signInMethods.password)
+    throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'nobody signs in by password here')
+  const startedAt = performance.now()
+  const answer = await deps.passwords.inQueue((hashing) =>
+    deps.signInLimiter.counted(username, source, async () => {
+      const user = await deps.store.findUser(username)
+      const isRight = await hashing.compare(user?.passwordHash || undefined, password)
+      return user && isRight ? then(user, hashing) : undefined
+    }),
+  )
+  await deps.timeFloor.since(startedAt)
+  if (answer === undefined) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
+  return answer
 }
 
 /** undefined when the user has been disabled or given another password meanwhile. */
 async function startSession(
   deps: TokenDeps,
   user: UserRow & { readonly newPasswordHash: string | undefined },
-  previousSessionToken: string,
+  { previousSessionToken, browser }: SignInRequest,
   call: Call,
 ): Promise<MessageInitShape<typeof SignInResponseSchema> | undefined> {
   const { userId, passwordHash, newPasswordHash } = user
@@ -45,7 +58,16 @@ async function startSession(
   const previousSessionHash = hashCredential('session', previousSessionToken)
   const { maxSessionsPerUser: maxLive } = deps.rules
   const result = await deps.store.startSession(
-    { sessionHash: session.hash, userId, passwordHash, newPasswordHash, expiresAtMs, previousSessionHash, maxLive },
+    {
+      sessionHash: session.hash,
+      userId,
+      passwordHash,
+      newPasswordHash,
+      browser,
+      expiresAtMs,
+      previousSessionHash,
+      maxLive,
+    },
     now,
     causedBy('user', call),
   )

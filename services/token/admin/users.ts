@@ -107,7 +107,7 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
 
     async endUserSessions(which, call) {
       const { userId } = await requireUser(store, which, call)
-      return { sessions: await store.endSessions(userId, deps.now(), byOperator(call)) }
+      return { sessions: await store.endSessions({ userId }, deps.now(), byOperator(call)) }
     },
 
     async listUserApps(which, call) {

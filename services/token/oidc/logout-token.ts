@@ -32,20 +32,23 @@ export function createLogoutTokenReader(
     try {
       const checks = { issuer, audience: clientId, algorithms, clockTolerance, maxTokenAge: OLDEST_SECONDS }
       const { payload } = await jwtVerify(token, keys.set, checks)
-      return noticeOf(payload)
+      return noticeOf(payload, clockTolerance)
     } catch (error) {
       throw providerFailure(error)
     }
   }
 }
 
-function noticeOf({ jti, iat = 0, exp, sub: subject, sid, events, nonce }: JWTPayload): LogoutNotice {
+function noticeOf(
+  { jti, iat = 0, exp = Number.POSITIVE_INFINITY, sub: subject, sid, events, nonce }: JWTPayload,
+  clockTolerance: number,
+): LogoutNotice {
   const event = (events as Record<string, unknown> | undefined)?.[EVENT]
   if (typeof event !== 'object' || event === null) throw refused('it announces no logout')
   if (nonce !== undefined) throw refused('it has a nonce, as an ID token')
   if (typeof jti !== 'string' || jti === '') throw refused('it has no jti')
   if (subject === undefined && typeof sid !== 'string') throw refused('it names neither sid nor sub')
-  const expiresAtMs = (exp ?? iat + OLDEST_SECONDS) * 1000
+  const expiresAtMs = (Math.min(exp, iat + OLDEST_SECONDS) + clockTolerance) * 1000
   return { jti, expiresAtMs, subject, sid: typeof sid === 'string' ? sid : undefined }
 }
 

@@ -19,6 +19,7 @@ import type { IssuingVerdict, ReplayEffect } from '../../protocol/codes.js'
 import type { ImportedUser, ImportRules, ImportVerdict } from '../../protocol/imported-users.js'
 import type { TokenTerms } from '../../protocol/refresh.js'
 import type { DecisionVerdict, ReturnedSignIn, ReturnVerdict } from '../../protocol/sign-in-requests.js'
+import type { OpenWays, UnlinkingVerdict } from '../../protocol/unlinking.js'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
 import type { Page, PageOf } from '../../storage/page.js'
@@ -181,6 +182,8 @@ export interface Person {
   readonly avatar: string
   /** 0 if nobody says. */
   readonly authenticatedAtMs: number
+  /** The provider's id of its session; empty if there is none. */
+  readonly sid: string
   /** Whether the person becomes a user if they are none yet. */
   readonly mayCreate: boolean
   readonly sessionSeconds: number
@@ -220,17 +223,52 @@ export function userFrom(
 /** What a sign-in elsewhere causes, it causes by the word of the platform or provider. */
 export const byWordOf = (provider: string, cause: Cause): Cause => ({ ...cause, actorSource: provider || 'platform' })
 
-/** The way of a sign-in, as the events of its session say it. */
-export const wayOf = (provider: string) => (provider === '' ? 'by the platform' : `by ${provider}`)
+/** By password, or by somebody's word. */
+export type SessionWay = 'password' | 'platform' | 'provider'
+
+/** How a session began. */
+export interface SessionStart {
+  readonly way: SessionWay
+  /** Which provider; empty for the other ways. */
+  readonly provider: string
+  /** The user's id there, and the provider's id of its own session, by which it ends; empty for the other ways. */
+  readonly subject: string
+  readonly sid: string
+}
+
+export const BY_PASSWORD: SessionStart = { way: 'password', provider: '', subject: '', sid: '' }
+
+export function startBy({ provider, subject, sid }: Pick<Person, 'provider' | 'subject' | 'sid'>): SessionStart {
+  if (provider === '') return { way: 'platform', provider, subject: '', sid: '' }
+  return { way: 'provider', provider, subject, sid }
+}
+
+/** As the events of a session say it. */
+export const noteOnStart = ({ way, provider }: SessionStart) =>
+  ({ password: 'by password', platform: 'by the platform', provider: `by ${provider}` })[way]
+
+/** Of sessions that are ended for or by their user. */
+export function noteOnEnd(sessions: number, { only, allBut }: Parameters<TokenStore['endSessions']>[0]): string {
+  if (only) return 'one of them'
+  return allBut ? `the other ${sessions} of them` : `all ${sessions} of them`
+}
+
+/** An open session, as its user sees it. */
+export interface OpenSession extends Pick<SessionStart, 'way' | 'provider'> {
+  readonly sessionHash: Hash
+  /** Family and system, such as `Firefox, Linux`; empty if unknown. */
+  readonly browser: string
+  readonly startedAtMs: number
+  readonly lastSeenAtMs: number
+  readonly expiresAtMs: number
+}
 
 /** A live session joined with its live user. */
-export interface SessionRow {
+export interface SessionRow extends Omit<OpenSession, 'sessionHash' | 'browser'> {
   readonly userId: string
   readonly username: string
   readonly nickname: string
   readonly avatar: string
-  readonly lastSeenAtMs: number
-  readonly expiresAtMs: number
 }
 
 export interface GrantRow {
@@ -465,6 +503,20 @@ export interface TokenStore extends CleanUps {
   setUserDisabled(userId: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Ends the user's sessions and unused codes. False when there is no such user. */
   setUserPassword(userId: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
+  /**
+   * The same by the user, whose session goes on. False when the user is gone, disabled, or no longer has the `passwordHash` that was
+   * checked.
+   */
+  changePassword(
+    change: {
+      readonly userId: string
+      readonly passwordHash: string
+      readonly newPasswordHash: string
+      readonly sessionHash: Hash
+    },
+    now: number,
+    cause: Cause,
+  ): Promise<boolean>
   /** Replaces a disabled user by REMAINS and revokes all their grants; the name becomes free. */
   deleteUser(userId: string, now: number, cause: Cause): Promise<'deleted' | 'not_found' | 'not_disabled'>
   /** `taken`: it is another user's, who is not deleted. Of concurrent calls for one identity one links it, and the others see that. */
@@ -476,10 +528,33 @@ export interface TokenStore extends CleanUps {
   ): Promise<'linked' | 'already_linked' | 'taken' | 'not_found'>
   /** Whose it was; undefined when no user has it. Sessions stay. */
   unlinkIdentity(identity: Identity, now: number, cause: Cause): Promise<string | undefined>
+  /** The same by the user whose it is, as judgeUnlinking says. */
+  unlinkOwnIdentity(
+    identity: Identity,
+    userId: string,
+    ways: OpenWays,
+    now: number,
+    cause: Cause,
+  ): Promise<UnlinkingVerdict>
   /** Ascending by provider and subject. */
   listIdentities(userId: string): Promise<readonly IdentityRow[]>
-  /** Ends all sessions of the user; grants and codes stay. How many there were. */
-  endSessions(userId: string, now: number, cause: Cause): Promise<number>
+  /** Ends sessions of the user: all, all but one, or one; grants and codes stay. How many there were. */
+  endSessions(
+    which: { readonly userId: string; readonly allBut?: Hash; readonly only?: Hash },
+    now: number,
+    cause: Cause,
+  ): Promise<number>
+  /**
+   * Ends the sessions that began with this session of the provider, and those of the subject of which no such session is known; all
+   * of the subject when `sid` is empty. Grants and codes stay. How many there were.
+   */
+  endProviderSessions(
+    of: { readonly provider: string; readonly subject: string; readonly sid: string },
+    now: number,
+    cause: Cause,
+  ): Promise<number>
+  /** Newest first, also those that have expired, until they are removed. */
+  listSessions(userId: string): Promise<readonly OpenSession[]>
   /**
    * Starts a session, ends `previousSessionHash` if it is given, and ends the user's oldest sessions beyond `maxLive`.
    * `refused`: the user is gone, disabled, or no longer has the `passwordHash` that was checked.
@@ -491,6 +566,7 @@ export interface TokenStore extends CleanUps {
       readonly passwordHash: string
       /** Of the same password, to be stored in place of that one; undefined to keep it. */
       readonly newPasswordHash?: string | undefined
+      readonly browser: string
       readonly expiresAtMs: number
       readonly previousSessionHash: Hash | undefined
       readonly maxLive: number
@@ -529,13 +605,14 @@ export interface TokenStore extends CleanUps {
   /**
    * As judgeReturn says. Of concurrent calls for one verifier one uses it up, and the others find none. A person who is no user
    * yet becomes `newUserId`, one only, whatever races; one who is gets the profile that was accepted. Then the session starts as
-   * with startSession.
+   * with startSession. Where an identity is linked, `previousSessionHash` is the user's session, and stays.
    */
   completeSignIn(
     returned: {
       readonly verifierHash: Hash
       readonly browserHash: Hash
       readonly newUserId: string
+      readonly browser: string
       readonly sessionHash: Hash
       readonly previousSessionHash: Hash | undefined
       readonly maxLive: number

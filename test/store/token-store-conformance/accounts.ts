@@ -17,6 +17,7 @@ import {
   mint,
   NOW,
   redeem,
+  saidOf,
   seed,
   sessionOf,
   signIn,
@@ -280,9 +281,68 @@ export const accountChecks: readonly Check<TokenStore>[] = [
         username,
         nickname,
         avatar,
+        way: 'password',
+        provider: '',
+        startedAtMs: NOW,
         lastSeenAtMs: NOW,
         expiresAtMs: NOW + 7 * DAY,
       })
+    },
+  },
+  {
+    title: 'the sessions of a user are listed newest first, with their browser, and none of anybody else',
+    async run(store) {
+      await seed(store)
+      await startSession(store, 'newer', { browser: 'Edge, Windows', expiresAtMs: NOW + DAY }, NOW + 1)
+      await store.touchSession(sessionOf('user_ann'), NOW + 2)
+      const listed = await store.listSessions('user_ann')
+      const known = { way: 'password', provider: '' }
+      expect(listed.map((session) => ({ ...session, sessionHash: Buffer.from(session.sessionHash) }))).toEqual([
+        {
+          ...known,
+          sessionHash: hashOf('newer'),
+          browser: 'Edge, Windows',
+          startedAtMs: NOW + 1,
+          lastSeenAtMs: NOW + 1,
+          expiresAtMs: NOW + DAY,
+        },
+        {
+          ...known,
+          sessionHash: sessionOf('user_ann'),
+          browser: 'Firefox, Linux',
+          startedAtMs: NOW,
+          lastSeenAtMs: NOW + 2,
+          expiresAtMs: NOW + 1000 * DAY,
+        },
+      ])
+      expect(await store.listSessions('user_nobody')).toEqual([])
+    },
+  },
+  {
+    title: 'a user who changes the password keeps this session and the grants, and nothing else',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash } = await grant(store)
+      await startSession(store, 'other')
+      await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
+      await issue(store, 'code')
+      const { passwordHash } = userRow('ann')
+      const change = { userId: 'user_ann', passwordHash, newPasswordHash: 'new', sessionHash: sessionOf('user_ann') }
+      expect(await store.changePassword({ ...change, passwordHash: 'older' }, NOW, byUser)).toBe(false)
+      expect(await store.changePassword({ ...change, userId: 'nobody' }, NOW, byUser)).toBe(false)
+      expect(await store.findSession(hashOf('other'))).toBeDefined()
+      expect(await store.changePassword(change, NOW, byUser)).toBe(true)
+      expect(await store.changePassword(change, NOW, byUser)).toBe(false)
+      expect(await store.findUser('ann')).toMatchObject({ passwordHash: 'new' })
+      expect(await store.findSession(hashOf('other'))).toBeUndefined()
+      expect(await store.findSession(hashOf('bobs'))).toBeDefined()
+      expect(await store.findSession(sessionOf('user_ann'))).toBeDefined()
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+      expect((await redeem(store, 'code')).result.kind).toBe('refused')
+      const events = (await auditTrail(store)).filter(({ kind }) => kind === 'user.password_set')
+      expect(events).toMatchObject([{ userId: 'user_ann', ...saidOf(byUser) }])
+      await store.setUserDisabled('user_ann', true, NOW, byOperator)
+      expect(await store.changePassword({ ...change, passwordHash: 'new' }, NOW, byUser)).toBe(false)
     },
   },
   {

@@ -6,6 +6,7 @@ import { presented } from '../presented.js'
 import {
   auditTrail,
   byOperator,
+  byUser,
   DAY,
   findGrant,
   grant,
@@ -177,14 +178,62 @@ export const identityChecks: readonly Check<TokenStore>[] = [
       const { accessTokenHash } = await grant(store)
       await startSession(store, 'second', { expiresAtMs: NOW + DAY })
       await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
-      expect(await store.endSessions('user_ann', NOW, byOperator)).toBe(2)
-      expect(await store.endSessions('user_ann', NOW, byOperator)).toBe(0)
-      expect(await store.endSessions('user_nobody', NOW, byOperator)).toBe(0)
+      expect(await store.endSessions({ userId: 'user_ann' }, NOW, byOperator)).toBe(2)
+      expect(await store.endSessions({ userId: 'user_ann' }, NOW, byOperator)).toBe(0)
+      expect(await store.endSessions({ userId: 'user_nobody' }, NOW, byOperator)).toBe(0)
       expect(await store.findSession(hashOf('second'))).toBeUndefined()
       expect(await store.findSession(hashOf('bobs'))).toBeDefined()
       expect(await isGood(store, accessTokenHash)).toBe(true)
       const events = (await auditTrail(store)).filter(({ kind }) => kind === 'session.ended')
       expect(events).toMatchObject([{ userId: 'user_ann', note: 'all 2 of them', ...saidOf(byOperator) }])
+    },
+  },
+  {
+    title: 'a user ends one session of their own, or all but one, and none of anybody else',
+    async run(store) {
+      await seed(store)
+      for (const name of ['a', 'b', 'c']) await startSession(store, name)
+      await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
+      const ann = { userId: 'user_ann' }
+      expect(await store.endSessions({ ...ann, only: hashOf('bobs') }, NOW, byUser)).toBe(0)
+      expect(await store.endSessions({ ...ann, only: hashOf('a') }, NOW, byUser)).toBe(1)
+      expect(await store.endSessions({ ...ann, only: hashOf('a') }, NOW, byUser)).toBe(0)
+      expect(await store.endSessions({ ...ann, allBut: hashOf('b') }, NOW, byUser)).toBe(2)
+      expect(await store.endSessions({ ...ann, allBut: hashOf('b') }, NOW, byUser)).toBe(0)
+      expect(await store.listSessions('user_ann')).toHaveLength(1)
+      expect(await store.findSession(hashOf('b'))).toBeDefined()
+      expect(await store.findSession(hashOf('bobs'))).toBeDefined()
+      const events = (await auditTrail(store)).filter(({ kind }) => kind === 'session.ended')
+      expect(events.map(({ userId, note }) => [userId, note])).toEqual([
+        ['user_ann', 'one of them'],
+        ['user_ann', 'the other 2 of them'],
+      ])
+    },
+  },
+  {
+    title: 'a user gives up an identity of their own, but not the last way to sign in, whatever races',
+    async run(store) {
+      await seed(store)
+      await store.createUser(userRow('cy', { passwordHash: '' }), byOperator)
+      const unlink = (
+        subject: string,
+        userId: string,
+        ways = { password: true, platform: true, providers: ['corp'] },
+      ) => store.unlinkOwnIdentity(corp(subject), userId, ways, NOW, byUser)
+      for (const subject of ['a', 'b']) await store.linkIdentity(corp(subject), 'user_cy', NOW, byOperator)
+      await store.linkIdentity(corp('s'), 'user_ann', NOW, byOperator)
+      expect(await unlink('s', 'user_bob')).toBe('not_found')
+      expect(await unlink('s', 'user_ann', { password: false, platform: true, providers: ['corp'] })).toBe('last_way')
+      expect(await unlink('s', 'user_ann')).toBe('unlinked')
+      expect(await unlink('s', 'user_ann')).toBe('not_found')
+      const both = await Promise.all([unlink('a', 'user_cy'), unlink('b', 'user_cy')])
+      expect(both.toSorted()).toEqual(['last_way', 'unlinked'])
+      expect(await store.listIdentities('user_cy')).toHaveLength(1)
+      const events = (await auditTrail(store)).filter(({ kind }) => kind === 'identity.unlinked')
+      expect(events).toMatchObject([
+        { userId: 'user_ann', note: 'corp s', ...saidOf(byUser) },
+        { userId: 'user_cy', ...saidOf(byUser) },
+      ])
     },
   },
 ]

@@ -84,7 +84,7 @@ export const importChecks: readonly Check<TokenStore>[] = [
       expect(await startSession(store, 'of cat', { userId: 'user_cat', passwordHash })).toBe('started')
       const users = [imported('cat', { passwordHash: '$argon2id$new' })]
       expect(await outcomes(store, users, { replacesPasswords: true })).toEqual(['updated'])
-      expect(await store.endSessions('user_cat', NOW, byOperator)).toBe(0)
+      expect(await store.endSessions({ userId: 'user_cat' }, NOW, byOperator)).toBe(0)
       expect(await store.findUser('cat')).toMatchObject({ passwordHash: '$argon2id$new' })
     },
   },

@@ -9,10 +9,13 @@ import {
   byOperator,
   byUser,
   DAY,
+  grant,
   hashOf,
+  isGood,
   MINUTE,
   NOW,
   seed,
+  sessionOf,
   startSession,
   userRow,
 } from '../token-store-verbs.js'
@@ -43,7 +46,16 @@ const begin = (store: TokenStore, name: string, rest: Partial<NewSignIn> = {}) =
 
 function person(subject: string, rest: Partial<Person> = {}): Person {
   const profile = { nickname: `Nick ${subject}`, avatar: '' }
-  return { provider: '', subject, ...profile, authenticatedAtMs: 0, mayCreate: true, sessionSeconds: 600, ...rest }
+  return {
+    provider: '',
+    subject,
+    sid: '',
+    ...profile,
+    authenticatedAtMs: 0,
+    mayCreate: true,
+    sessionSeconds: 600,
+    ...rest,
+  }
 }
 
 /** The verdict; the browser gets the verifier of this name. */
@@ -63,6 +75,7 @@ function complete(
     verifierHash: hashOf(`verifier ${verifier}`),
     browserHash: hashOf('browser'),
     newUserId: `user_new_${++sessions}`,
+    browser: 'Safari, iOS',
     sessionHash: hashOf(`session elsewhere ${sessions}`),
     previousSessionHash: undefined,
     maxLive: 100,
@@ -244,22 +257,78 @@ export const signInChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       const linking = { provider: 'corp', linkTo: 'user_ann', appid: '', redirectUri: '' }
       const corp = { provider: 'corp' }
+      const previousSessionHash = sessionOf('user_ann')
       await begin(store, 'one', linking)
       await accept(store, 'one', person('s', corp))
-      expect(await complete(store, 'one', { previousSessionHash: hashOf('kept') })).toMatchObject({
+      expect(await complete(store, 'one', { previousSessionHash })).toMatchObject({
         verdict: 'linked',
         sessionExpiresAtMs: 0,
       })
+      expect(await store.findSession(previousSessionHash)).toBeDefined()
       expect(await store.listIdentities('user_ann')).toMatchObject([{ subject: 's' }])
       await begin(store, 'again', linking)
       await accept(store, 'again', person('s', corp))
-      expect(await verdictOf(store, 'again')).toBe('linked')
+      expect(await verdictOf(store, 'again', { previousSessionHash })).toBe('linked')
       await begin(store, 'bob', { ...linking, linkTo: 'user_bob' })
       await accept(store, 'bob', person('s', corp))
-      expect(await verdictOf(store, 'bob')).toBe('identity_taken')
+      expect(await verdictOf(store, 'bob', { previousSessionHash: sessionOf('user_bob') })).toBe('identity_taken')
       expect(await store.listIdentities('user_bob')).toEqual([])
       expect((await auditKinds(store)).filter((kind) => kind === 'identity.linked')).toHaveLength(1)
       expect(await store.findUser('ann')).toEqual(userRow('ann'))
+    },
+  },
+  {
+    title:
+      'an identity is linked in the session in which that began, and nobody else’s is linked for whoever left it open',
+    async run(store) {
+      await seed(store)
+      const linking = { provider: 'corp', linkTo: 'user_ann', appid: '', redirectUri: '' }
+      for (const previousSessionHash of [undefined, hashOf('ended'), sessionOf('user_bob')]) {
+        await begin(store, 'one', linking)
+        await accept(store, 'one', person('s', { provider: 'corp' }))
+        expect(await verdictOf(store, 'one', { previousSessionHash })).toBe('expired')
+        await store.removeSignIns({ expiredBeforeMs: NOW + DAY, limit: 9 })
+      }
+      expect(await store.listIdentities('user_ann')).toEqual([])
+    },
+  },
+  {
+    title: 'a provider ends what began with its session, and what its user began without one, but no grant',
+    async run(store) {
+      await seed(store)
+      await store.linkIdentity({ provider: 'corp', subject: 's' }, 'user_ann', NOW, byOperator)
+      await store.linkIdentity({ provider: 'campus', subject: 's' }, 'user_bob', NOW, byOperator)
+      const { accessTokenHash } = await grant(store)
+      const signedIn = async (name: string, provider: string, sid: string) => {
+        await begin(store, name, { provider })
+        await accept(store, name, person('s', { provider, sid }))
+        expect(await verdictOf(store, name, { sessionHash: hashOf(name) })).toBe('signed_in')
+      }
+      const open = async () => {
+        const names = ['one', 'two', 'without', 'elsewhere']
+        const found = await Promise.all(names.map((name) => store.findSession(hashOf(name))))
+        return names.filter((_, at) => found[at] !== undefined)
+      }
+      const end = (subject: string, sid: string, provider = 'corp') =>
+        store.endProviderSessions({ provider, subject, sid }, NOW, byPlatform)
+      await signedIn('one', 'corp', 'sid 1')
+      await signedIn('two', 'corp', 'sid 2')
+      await signedIn('without', 'corp', '')
+      await signedIn('elsewhere', 'campus', 'sid 1')
+      expect(await store.listSessions('user_bob')).toMatchObject([{ way: 'provider', provider: 'campus' }, {}])
+      for (const provider of ['', 'other']) expect(await end('s', 'sid 1', provider)).toBe(0)
+      expect(await end('', 'sid 1')).toBe(1)
+      expect(await open()).toEqual(['two', 'without', 'elsewhere'])
+      expect(await end('s', 'sid 3')).toBe(1)
+      expect(await open()).toEqual(['two', 'elsewhere'])
+      expect(await end('s', '')).toBe(1)
+      expect(await open()).toEqual(['elsewhere'])
+      expect(await end('', '')).toBe(0)
+      expect(await store.findSession(sessionOf('user_ann'))).toBeDefined()
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+      const events = (await auditTrail(store)).filter(({ kind }) => kind === 'session.ended')
+      for (const event of events) expect(event).toMatchObject({ userId: 'user_ann', note: 'signed out at corp' })
+      expect(events).toHaveLength(3)
     },
   },
   {

@@ -1,10 +1,11 @@
+import { judgeUnlinking } from '../../../protocol/unlinking.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
-import { type Identity, type IdentityRow, noteOnIdentity, type TokenStore } from '../token-store.js'
+import { type Identity, type IdentityRow, noteOnIdentity, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockUser } from './users.js'
 
-type IdentityMethods = Pick<TokenStore, 'linkIdentity' | 'unlinkIdentity' | 'listIdentities'>
+type IdentityMethods = Pick<TokenStore, 'linkIdentity' | 'unlinkIdentity' | 'unlinkOwnIdentity' | 'listIdentities'>
 
 /** By the primary keys of both tables. */
 const findOwner: Statement = {
@@ -71,6 +72,18 @@ export function createIdentityMethods(database: Database, audit: Audit): Identit
         const { userId } = removed
         audit.write(transaction, now, cause, { kind: 'identity.unlinked', userId, note: noteOnIdentity(identity) })
         return userId
+      })
+    },
+
+    unlinkOwnIdentity(identity, userId, ways, now, cause) {
+      return database.causedTransaction(cause, async (transaction) => {
+        const user = await transaction.askOne<UserRow>(lockUser, [userId])
+        const identities = await transaction.ask<IdentityRow>(listIdentities, [userId])
+        const verdict = user ? judgeUnlinking(identity, { ...user, identities }, ways) : 'not_found'
+        if (verdict !== 'unlinked') return verdict
+        transaction.write(deleteIdentity, [identity.provider, identity.subject])
+        audit.write(transaction, now, cause, { kind: 'identity.unlinked', userId, note: noteOnIdentity(identity) })
+        return verdict
       })
     },
 

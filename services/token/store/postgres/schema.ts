@@ -71,6 +71,7 @@ CREATE TABLE sign_ins (
   subject text COLLATE "C" NOT NULL,
   nickname text NOT NULL,
   avatar text NOT NULL,
+  sid text COLLATE "C" NOT NULL, -- the provider's id of its session
   may_create boolean NOT NULL,
   session_seconds bigint NOT NULL,
   is_cancelled boolean NOT NULL,
@@ -84,12 +85,20 @@ CREATE INDEX sign_ins_by_source ON sign_ins (source, expires_at_ms);
 CREATE TABLE sessions (
   session_hash bytea PRIMARY KEY CHECK (octet_length(session_hash) = 32),
   user_id text COLLATE "C" NOT NULL REFERENCES users,
+  way text NOT NULL CHECK (way IN ('password', 'platform', 'provider')),
+  -- This and the next two are empty for the other ways; sid is the provider's id of its session.
+  provider text COLLATE "C" NOT NULL,
+  subject text COLLATE "C" NOT NULL,
+  sid text COLLATE "C" NOT NULL,
+  browser text NOT NULL, -- such as 'Firefox, Linux'; empty if unknown
   started_at_ms bigint NOT NULL,
   last_seen_at_ms bigint NOT NULL,
   expires_at_ms bigint NOT NULL
 );
 CREATE INDEX sessions_by_user ON sessions (user_id, started_at_ms);
 CREATE INDEX sessions_by_expiry ON sessions (expires_at_ms);
+CREATE INDEX sessions_by_sid ON sessions (provider, sid) WHERE sid <> '';
+CREATE INDEX sessions_by_subject ON sessions (provider, subject) WHERE provider <> '';
 
 CREATE TABLE codes (
   code_hash bytea PRIMARY KEY CHECK (octet_length(code_hash) = 32),

@@ -1,18 +1,37 @@
 import type { Cause } from '../../../storage/cause.js'
 import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
-import type { Hash, SessionRow, TokenStore } from '../token-store.js'
+import {
+  BY_PASSWORD,
+  type Hash,
+  noteOnEnd,
+  noteOnStart,
+  type OpenSession,
+  type SessionRow,
+  type SessionStart,
+  type TokenStore,
+} from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockUnchangedUser } from './locks.js'
 import { lockUser, setUserPassword } from './users.js'
 
-type SessionMethods = Pick<TokenStore, 'startSession' | 'findSession' | 'touchSession' | 'endSession' | 'endSessions'>
+type SessionMethods = Pick<
+  TokenStore,
+  | 'startSession'
+  | 'findSession'
+  | 'touchSession'
+  | 'endSession'
+  | 'endSessions'
+  | 'endProviderSessions'
+  | 'listSessions'
+>
 
 const insertSession: Statement = {
   name: 'insert_session',
   text: `
-    INSERT INTO sessions (session_hash, user_id, started_at_ms, last_seen_at_ms, expires_at_ms)
-    VALUES ($1, $2, $3, $3, $4)`,
+    INSERT INTO sessions
+      (session_hash, user_id, way, provider, subject, sid, browser, started_at_ms, last_seen_at_ms, expires_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`,
 }
 /** By the index sessions_by_user: the sessions that one more pushes out. */
 const deleteSurplusSessions: Statement = {
@@ -26,7 +45,8 @@ const deleteSurplusSessions: Statement = {
 const findSession: Statement = {
   name: 'find_session',
   text: `
-    SELECT s.user_id AS "userId", u.username, u.nickname, u.avatar, s.last_seen_at_ms AS "lastSeenAtMs", s.expires_at_ms AS "expiresAtMs"
+    SELECT s.user_id AS "userId", u.username, u.nickname, u.avatar, s.way, s.provider, s.started_at_ms AS "startedAtMs",
+      s.last_seen_at_ms AS "lastSeenAtMs", s.expires_at_ms AS "expiresAtMs"
     FROM sessions s JOIN users u ON u.user_id = s.user_id
     WHERE s.session_hash = $1 AND NOT u.is_disabled`,
 }
@@ -39,10 +59,35 @@ const deleteSession: Statement = {
   text: 'DELETE FROM sessions WHERE session_hash = $1 RETURNING user_id AS "userId"',
 }
 
-/** By the index sessions_by_user. */
+/** By the index sessions_by_user, as is the next one. */
+const listSessions: Statement = {
+  name: 'list_sessions',
+  text: `
+    SELECT session_hash AS "sessionHash", way, provider, browser, started_at_ms AS "startedAtMs",
+      last_seen_at_ms AS "lastSeenAtMs", expires_at_ms AS "expiresAtMs"
+    FROM sessions WHERE user_id = $1 ORDER BY started_at_ms DESC, session_hash DESC`,
+}
+/** $2: the one that stays, if it is not null. */
 const deleteSessionsOfUser: Statement = {
   name: 'delete_all_sessions',
-  text: 'DELETE FROM sessions WHERE user_id = $1 RETURNING 1',
+  text: 'DELETE FROM sessions WHERE user_id = $1 AND session_hash IS DISTINCT FROM $2 RETURNING 1',
+}
+const deleteSessionOfUser: Statement = {
+  name: 'delete_session_of_user',
+  text: 'DELETE FROM sessions WHERE user_id = $1 AND session_hash = $2 RETURNING 1',
+}
+/** By the index sessions_by_sid. */
+const deleteSessionsOfSid: Statement = {
+  name: 'delete_sessions_of_sid',
+  text: `
+    DELETE FROM sessions WHERE provider = $1 AND sid = $2 AND sid <> '' RETURNING user_id AS "userId"`,
+}
+/** By the index sessions_by_subject. */
+const deleteSessionsOfSubject: Statement = {
+  name: 'delete_sessions_of_subject',
+  text: `
+    DELETE FROM sessions WHERE provider = $1 AND provider <> '' AND subject = $2 AND (sid = '' OR $3 = '')
+    RETURNING user_id AS "userId"`,
 }
 
 function recordEnd(
@@ -73,16 +118,17 @@ export async function beginSession(
   transaction: Transaction,
   audit: Audit,
   session: Omit<Parameters<TokenStore['startSession']>[0], 'passwordHash'>,
+  start: SessionStart,
   now: number,
   cause: Cause,
-  note: string,
 ): Promise<void> {
-  const { sessionHash, userId, expiresAtMs, previousSessionHash, maxLive } = session
+  const { sessionHash, userId, browser, expiresAtMs, previousSessionHash, maxLive } = session
   if (previousSessionHash) await end(transaction, audit, previousSessionHash, now, cause, 'signed in again')
   const surplus = await transaction.write(deleteSurplusSessions, [userId, now, maxLive - 1])
   for (const _ of surplus) recordEnd(transaction, audit, userId, now, cause, 'too many sessions')
-  transaction.write(insertSession, [sessionHash, userId, now, expiresAtMs])
-  audit.write(transaction, now, cause, { kind: 'session.started', userId, note })
+  const { way, provider, subject, sid } = start
+  transaction.write(insertSession, [sessionHash, userId, way, provider, subject, sid, browser, now, expiresAtMs])
+  audit.write(transaction, now, cause, { kind: 'session.started', userId, note: noteOnStart(start) })
 }
 
 export function createSessionMethods(database: Database, audit: Audit): SessionMethods {
@@ -94,7 +140,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
         const { userId, passwordHash, newPasswordHash } = session
         if (!(await transaction.askOne(lockUnchangedUser, [userId, passwordHash]))) return 'refused'
         if (newPasswordHash) transaction.write(setUserPassword, [userId, newPasswordHash])
-        await beginSession(transaction, audit, session, now, cause, 'by password')
+        await beginSession(transaction, audit, session, BY_PASSWORD, now, cause)
         return 'started'
       })
     },
@@ -113,13 +159,28 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
       })
     },
 
-    endSessions(userId, now, cause) {
+    endSessions(which, now, cause) {
+      const { userId, only, allBut = null } = which
       return database.causedTransaction(cause, async (transaction) => {
         await transaction.ask(lockUser, [userId]) // waits for sign-ins in progress, which hold the row too
-        const { length } = await transaction.write(deleteSessionsOfUser, [userId])
-        if (length > 0) recordEnd(transaction, audit, userId, now, cause, `all ${length} of them`)
+        const { length } = only
+          ? await transaction.write(deleteSessionOfUser, [userId, only])
+          : await transaction.write(deleteSessionsOfUser, [userId, allBut])
+        if (length > 0) recordEnd(transaction, audit, userId, now, cause, noteOnEnd(length, which))
         return length
       })
     },
+
+    endProviderSessions({ provider, subject, sid }, now, cause) {
+      return database.causedTransaction(cause, async (transaction) => {
+        const ofSid = await transaction.write<{ userId: string }>(deleteSessionsOfSid, [provider, sid])
+        const ofSubject = await transaction.write<{ userId: string }>(deleteSessionsOfSubject, [provider, subject, sid])
+        const ended = [...ofSid, ...ofSubject]
+        for (const { userId } of ended) recordEnd(transaction, audit, userId, now, cause, `signed out at ${provider}`)
+        return ended.length
+      })
+    },
+
+    listSessions: (userId) => database.read<OpenSession>(listSessions, [userId]),
   }
 }

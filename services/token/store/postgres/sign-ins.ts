@@ -9,16 +9,17 @@ import {
   noteOnUser,
   type Person,
   type SignInRow,
+  startBy,
   type TokenStore,
   type UserRow,
   userFrom,
   type Verifier,
-  wayOf,
 } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { insertIdentity } from './identities.js'
+import { lockUserAndSession } from './locks.js'
 import { beginSession } from './sessions.js'
-import { changeUser, insertUser, lockUser, valuesOfUser } from './users.js'
+import { changeUser, insertUser, valuesOfUser } from './users.js'
 
 type SignInMethods = Pick<
   TokenStore,
@@ -28,10 +29,10 @@ type SignInMethods = Pick<
 const SIGN_IN = `challenge_hash AS "challengeHash", browser_hash AS "browserHash", source, provider, link_to AS "linkTo", appid,
   redirect_uri AS "redirectUri", return_uri AS "returnUri", restart_uri AS "restartUri", language,
   asks_to_reauthenticate AS "asksToReauthenticate", asks_to_select_account AS "asksToSelectAccount", state,
-  expires_at_ms AS "expiresAtMs", subject, nickname, avatar, may_create AS "mayCreate", session_seconds AS "sessionSeconds",
+  expires_at_ms AS "expiresAtMs", subject, nickname, avatar, sid, may_create AS "mayCreate", session_seconds AS "sessionSeconds",
   is_cancelled AS "isCancelled", verifier_expires_at_ms AS "verifierExpiresAtMs"`
 
-type Stored = SignInRow & Pick<Person, 'nickname' | 'avatar' | 'sessionSeconds'>
+type Stored = SignInRow & Pick<Person, 'nickname' | 'avatar' | 'sid' | 'sessionSeconds'>
 type Returned = Parameters<TokenStore['completeSignIn']>[0]
 
 /** By the indexes sign_ins_by_expiry and sign_ins_by_source. */
@@ -46,9 +47,9 @@ const insertSignIn: Statement = {
   name: 'insert_sign_in',
   text: `
     INSERT INTO sign_ins (challenge_hash, browser_hash, source, provider, link_to, appid, redirect_uri, return_uri,
-      restart_uri, language, asks_to_reauthenticate, asks_to_select_account, expires_at_ms, state, subject, nickname, avatar,
+      restart_uri, language, asks_to_reauthenticate, asks_to_select_account, expires_at_ms, state, subject, nickname, avatar, sid,
       may_create, session_seconds, is_cancelled, verifier_expires_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'pending', '', '', '', false, 0, false, 0)`,
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'pending', '', '', '', '', false, 0, false, 0)`,
 }
 /** By the primary key, as are the next three. */
 const findSignIn: Statement = {
@@ -59,8 +60,8 @@ const lockSignIn: Statement = { name: 'lock_sign_in', text: `${findSignIn.text} 
 const decideSignIn: Statement = {
   name: 'decide_sign_in',
   text: `
-    UPDATE sign_ins SET state = $2, subject = $3, nickname = $4, avatar = $5, may_create = $6, session_seconds = $7,
-      is_cancelled = $8, verifier_hash = $9, verifier_expires_at_ms = $10
+    UPDATE sign_ins SET state = $2, subject = $3, nickname = $4, avatar = $5, sid = $6, may_create = $7,
+      session_seconds = $8, is_cancelled = $9, verifier_hash = $10, verifier_expires_at_ms = $11
     WHERE challenge_hash = $1`,
 }
 /** What is left are ids. */
@@ -134,8 +135,8 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
     about: Omit<Person, 'provider' | 'authenticatedAtMs'> & { readonly isCancelled: boolean },
     { verifierHash, verifierExpiresAtMs }: Verifier,
   ): void {
-    const { subject, nickname, avatar, mayCreate, sessionSeconds, isCancelled } = about
-    const person = [subject, nickname, avatar, mayCreate, sessionSeconds, isCancelled]
+    const { subject, nickname, avatar, sid, mayCreate, sessionSeconds, isCancelled } = about
+    const person = [subject, nickname, avatar, sid, mayCreate, sessionSeconds, isCancelled]
     transaction.write(decideSignIn, [challengeHash, state, ...person, verifierHash, verifierExpiresAtMs])
   }
 
@@ -166,15 +167,16 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
 
   async function startSession(
     transaction: Transaction,
-    { provider, subject, sessionSeconds }: Stored,
+    signIn: Stored,
     userId: string,
     returned: Returned,
     now: number,
     cause: Cause,
   ): Promise<number> {
+    const { provider, subject, sessionSeconds } = signIn
     if (provider !== '') transaction.write(useIdentity, [provider, subject, now])
     const expiresAtMs = now + sessionSeconds * 1000
-    await beginSession(transaction, audit, { ...returned, userId, expiresAtMs }, now, cause, wayOf(provider))
+    await beginSession(transaction, audit, { ...returned, userId, expiresAtMs }, startBy(signIn), now, cause)
     return expiresAtMs
   }
 
@@ -219,7 +221,7 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
         const signIn = await transaction.askOne<Stored>(lockSignIn, [challengeHash])
         const verdict = judgeDecision(signIn, { provider, subject: '', authenticatedAtMs: 0 }, false, now)
         if (signIn && verdict === 'decided') {
-          const nobody = { subject: '', nickname: '', avatar: '', sessionSeconds: 0, mayCreate: false }
+          const nobody = { subject: '', nickname: '', avatar: '', sid: '', sessionSeconds: 0, mayCreate: false }
           decide(transaction, challengeHash, 'rejected', { ...nobody, isCancelled }, verifier)
           const note = isCancelled ? 'cancelled' : 'not allowed'
           audit.write(transaction, now, cause, { kind: 'sign_in.rejected', appid: signIn.appid, note })
@@ -234,11 +236,10 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
         const signIn = await transaction.askOne<Stored>(lockByVerifier, [returned.verifierHash])
         const [owner, linked] = await Promise.all([
           signIn && lockOwner(transaction, signIn),
-          signIn && transaction.askOne<UserRow>(lockUser, [signIn.linkTo]),
+          signIn && transaction.askOne(lockUserAndSession, [signIn.linkTo, returned.previousSessionHash ?? null]),
         ])
         const isSameBrowser = signIn !== undefined && Buffer.compare(signIn.browserHash, returned.browserHash) === 0
-        const isLinkedToLive = linked !== undefined && !linked.isDisabled
-        const verdict = judgeReturn(signIn, { isSameBrowser, owner, isLinkedToLive }, now)
+        const verdict = judgeReturn(signIn, { isSameBrowser, owner, isLinkedToHere: linked !== undefined }, now)
         if (!signIn || verdict === 'other_browser') return { verdict, signIn, sessionExpiresAtMs: 0 }
         transaction.write(endSignIn, [signIn.challengeHash])
         const { provider, subject, appid, nickname, avatar } = signIn

@@ -6,6 +6,7 @@ import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import {
   behindAll,
   changedOfUser,
+  type Hash,
   noteOnUser,
   placeholderName,
   REMAINS,
@@ -15,6 +16,7 @@ import {
 } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { endGrant } from './grants.js'
+import { lockUnchangedUser } from './locks.js'
 
 type UserMethods = Pick<
   TokenStore,
@@ -29,6 +31,7 @@ type UserMethods = Pick<
   | 'updateUser'
   | 'setUserDisabled'
   | 'setUserPassword'
+  | 'changePassword'
   | 'deleteUser'
 >
 
@@ -108,10 +111,10 @@ const lockAllGrantsOfUser: Statement = {
     SELECT grant_id AS "grantId", appid FROM grants WHERE user_id = $1 AND revoked_at_ms IS NULL
     ORDER BY grant_id FOR NO KEY UPDATE`,
 }
-/** By the index sessions_by_user. */
+/** By the index sessions_by_user. $2: the one that stays, if it is not null. */
 const deleteSessionsOfUser: Statement = {
   name: 'delete_sessions_of_user',
-  text: 'DELETE FROM sessions WHERE user_id = $1',
+  text: 'DELETE FROM sessions WHERE user_id = $1 AND session_hash IS DISTINCT FROM $2',
 }
 /** By the index codes_by_user, once for every app. */
 const endCodesOfUser: Statement = {
@@ -164,16 +167,17 @@ export function writeDisabled(transaction: Transaction, audit: Audit, userId: st
   audit.write(transaction, now, cause, { kind: 'user.disabled', userId })
 }
 
-/** Of a user who is locked. */
+/** Of a user who is locked. `sessionHash`: the session that goes on. */
 export function writePassword(
   transaction: Transaction,
   audit: Audit,
   { userId, passwordHash }: Pick<UserRow, 'userId' | 'passwordHash'>,
   now: number,
   cause: Cause,
+  sessionHash: Hash | null = null,
 ): void {
   transaction.write(setUserPassword, [userId, passwordHash])
-  endSessionsAndCodes(transaction, userId, now)
+  endSessionsAndCodes(transaction, userId, now, sessionHash)
   audit.write(transaction, now, cause, { kind: 'user.password_set', userId })
 }
 
@@ -191,8 +195,13 @@ export function writeProfile(
   audit.write(transaction, now, cause, { kind: 'user.updated', userId, note })
 }
 
-function endSessionsAndCodes(transaction: Transaction, userId: string, now: number): void {
-  transaction.write(deleteSessionsOfUser, [userId])
+function endSessionsAndCodes(
+  transaction: Transaction,
+  userId: string,
+  now: number,
+  exceptHash: Hash | null = null,
+): void {
+  transaction.write(deleteSessionsOfUser, [userId, exceptHash])
   transaction.write(endCodesOfUser, [userId, now - MAX_CODE_TTL_MS])
 }
 
@@ -264,6 +273,14 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
       return database.causedTransaction(cause, async (transaction) => {
         if (!(await transaction.askOne<UserRow>(lockUser, [userId]))) return false
         writePassword(transaction, audit, { userId, passwordHash }, now, cause)
+        return true
+      })
+    },
+
+    changePassword({ userId, passwordHash, newPasswordHash, sessionHash }, now, cause) {
+      return database.causedTransaction(cause, async (transaction) => {
+        if (!(await transaction.askOne(lockUnchangedUser, [userId, passwordHash]))) return false
+        writePassword(transaction, audit, { userId, passwordHash: newPasswordHash }, now, cause, sessionHash)
         return true
       })
     },

@@ -1,3 +1,4 @@
+import { judgeUnlinking, type OpenWays, type UnlinkingVerdict } from '../../../protocol/unlinking.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { type Identity, type IdentityRow, noteOnIdentity, type UserRow } from '../token-store.js'
@@ -42,6 +43,7 @@ export function identityWrites(
   findUserById: (userId: string) => UserRow | undefined,
 ) {
   const findOwner = findOwnerStatement(db)
+  const { listIdentities } = identityReads(db)
   const put = db.prepare<[Identity & { userId: string; now: number }]>(
     // Primary key.
     `INSERT OR REPLACE INTO identities (provider, subject, user_id, created_at_ms, last_used_at_ms)
@@ -85,6 +87,24 @@ export function identityWrites(
       if (userId === undefined) return undefined
       record({ kind: 'identity.unlinked', now, cause, userId, note: noteOnIdentity({ provider, subject }) })
       return userId
+    },
+
+    unlinkOwnIdentity(
+      { provider, subject }: Identity,
+      userId: string,
+      ways: OpenWays,
+      now: number,
+      cause: Cause,
+    ): UnlinkingVerdict {
+      const user = findUserById(userId)
+      const identity = { provider, subject }
+      const verdict = user
+        ? judgeUnlinking(identity, { ...user, identities: listIdentities(userId) }, ways)
+        : 'not_found'
+      if (verdict !== 'unlinked') return verdict
+      remove.run(provider, subject)
+      record({ kind: 'identity.unlinked', now, cause, userId, note: noteOnIdentity(identity) })
+      return verdict
     },
   }
 }

@@ -77,6 +77,7 @@ export const tokenSchema: Schema = {
           subject                 TEXT    NOT NULL, -- this and what follows: from the decision on
           nickname                TEXT    NOT NULL,
           avatar                  TEXT    NOT NULL,
+          sid                     TEXT    NOT NULL, -- the provider's id of its session
           may_create              INTEGER NOT NULL CHECK (may_create IN (0, 1)),
           session_seconds         INTEGER NOT NULL,
           is_cancelled            INTEGER NOT NULL CHECK (is_cancelled IN (0, 1)),
@@ -90,12 +91,19 @@ export const tokenSchema: Schema = {
         CREATE TABLE sessions (
           session_hash    BLOB    NOT NULL PRIMARY KEY CHECK (length(session_hash) = 32),
           user_id         TEXT    NOT NULL REFERENCES users,
+          way             TEXT    NOT NULL CHECK (way IN ('password', 'platform', 'provider')),
+          provider        TEXT    NOT NULL, -- this and the next two are empty for the other ways
+          subject         TEXT    NOT NULL,
+          sid             TEXT    NOT NULL, -- the provider's id of its session
+          browser         TEXT    NOT NULL, -- such as 'Firefox, Linux'; empty if unknown
           started_at_ms   INTEGER NOT NULL,
           last_seen_at_ms INTEGER NOT NULL,
           expires_at_ms   INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX sessions_by_user ON sessions (user_id, started_at_ms);
         CREATE INDEX sessions_by_expiry ON sessions (expires_at_ms);
+        CREATE INDEX sessions_by_sid ON sessions (provider, sid) WHERE sid <> '';
+        CREATE INDEX sessions_by_subject ON sessions (provider, subject) WHERE provider <> '';
 
         -- Each user as each app sees them: made at the first exchange, never changed, never removed. Nothing is found by its
         -- openid, and 128 random bits need no index to be unique.

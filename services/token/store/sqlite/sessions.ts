@@ -1,7 +1,16 @@
 import { type Open, surplusOf } from '../../../protocol/surplus.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
-import type { Hash, SessionRow, TokenStore } from '../token-store.js'
+import {
+  BY_PASSWORD,
+  type Hash,
+  noteOnEnd,
+  noteOnStart,
+  type OpenSession,
+  type SessionRow,
+  type SessionStart,
+  type TokenStore,
+} from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { IsUnchangedUser } from './users.js'
 
@@ -10,11 +19,19 @@ type NewSession = Parameters<TokenStore['startSession']>[0]
 export function sessionReads(db: Connection) {
   const find = db.prepare<[Hash], SessionRow>(
     // Primary keys of sessions and users.
-    `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, s.last_seen_at_ms AS lastSeenAtMs, s.expires_at_ms AS expiresAtMs
+    `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, s.way, s.provider, s.started_at_ms AS startedAtMs,
+       s.last_seen_at_ms AS lastSeenAtMs, s.expires_at_ms AS expiresAtMs
      FROM sessions s JOIN users u ON u.user_id = s.user_id
      WHERE s.session_hash = +? AND u.is_disabled = 0`,
   )
+  const list = db.prepare<[string], OpenSession>(
+    // Index sessions_by_user.
+    `SELECT session_hash AS sessionHash, way, provider, browser, started_at_ms AS startedAtMs, last_seen_at_ms AS lastSeenAtMs,
+       expires_at_ms AS expiresAtMs
+     FROM sessions WHERE user_id = ? ORDER BY started_at_ms DESC, session_hash DESC`,
+  )
   return {
+    listSessions: (userId: string) => list.all(userId),
     findSession: (sessionHash: Hash) => find.get(sessionHash),
   }
 }
@@ -32,9 +49,12 @@ export function openSessionFinder(db: Connection): IsOpenSession {
 }
 
 export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUser: IsUnchangedUser) {
-  const insert = db.prepare<[{ sessionHash: Hash; userId: string; now: number; expiresAtMs: number }]>(
-    `INSERT INTO sessions (session_hash, user_id, started_at_ms, last_seen_at_ms, expires_at_ms)
-     VALUES (:sessionHash, :userId, :now, :now, :expiresAtMs)`,
+  const insert = db.prepare<
+    [SessionStart & Pick<NewSession, 'sessionHash' | 'userId' | 'browser' | 'expiresAtMs'> & { now: number }]
+  >(
+    `INSERT INTO sessions
+       (session_hash, user_id, way, provider, subject, sid, browser, started_at_ms, last_seen_at_ms, expires_at_ms)
+     VALUES (:sessionHash, :userId, :way, :provider, :subject, :sid, :browser, :now, :now, :expiresAtMs)`,
   )
   const findOpen = db.prepare<[{ userId: string; max: number }], Open & { sessionHash: Hash }>(
     // Index sessions_by_user; then the primary key, of users with many.
@@ -54,9 +74,23 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     'DELETE FROM sessions WHERE session_hash = ? RETURNING user_id AS userId',
   )
 
-  const removeAll = db.prepare<[string]>(
+  const removeAll = db.prepare<[{ userId: string; allBut: Hash | null }]>(
     // Index sessions_by_user.
-    'DELETE FROM sessions WHERE user_id = ?',
+    'DELETE FROM sessions WHERE user_id = :userId AND session_hash IS NOT :allBut',
+  )
+  const removeOne = db.prepare<[Hash, string]>(
+    // Primary key.
+    'DELETE FROM sessions WHERE session_hash = ? AND user_id = ?',
+  )
+  const removeOfSid = db.prepare<[string, string], { userId: string }>(
+    // Index sessions_by_sid.
+    `DELETE FROM sessions WHERE provider = ? AND sid = ? AND sid <> '' RETURNING user_id AS userId`,
+  )
+  const removeOfSubject = db.prepare<[{ provider: string; subject: string; sid: string }], { userId: string }>(
+    // Index sessions_by_subject.
+    `DELETE FROM sessions
+     WHERE provider = :provider AND provider <> '' AND subject = :subject AND (sid = '' OR :sid = '')
+     RETURNING user_id AS userId`,
   )
 
   function end(sessionHash: Hash, now: number, cause: Cause, note: string): void {
@@ -64,14 +98,14 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     if (ended) record({ kind: 'session.ended', now, cause, userId: ended.userId, note })
   }
 
-  function begin(session: Omit<NewSession, 'passwordHash'>, now: number, cause: Cause, note: string): void {
-    const { sessionHash, userId, expiresAtMs, maxLive: max } = session
+  function begin(session: Omit<NewSession, 'passwordHash'>, start: SessionStart, now: number, cause: Cause): void {
+    const { sessionHash, userId, browser, expiresAtMs, maxLive: max } = session
     if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in again')
     for (const surplus of surplusOf(findOpen.all({ userId, max }), max, now)) {
       end(surplus.sessionHash, now, cause, 'too many sessions')
     }
-    insert.run({ sessionHash, userId, now, expiresAtMs })
-    record({ kind: 'session.started', now, cause, userId, note })
+    insert.run({ ...start, sessionHash, userId, browser, now, expiresAtMs })
+    record({ kind: 'session.started', now, cause, userId, note: noteOnStart(start) })
   }
 
   return {
@@ -80,7 +114,7 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
       if (!isUnchangedUser(session.userId, session.passwordHash)) return 'refused'
       if (session.newPasswordHash) setHash.run(session.newPasswordHash, session.userId)
-      begin(session, now, cause, 'by password')
+      begin(session, BY_PASSWORD, now, cause)
       return 'started'
     },
 
@@ -92,10 +126,19 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
       end(sessionHash, now, cause, 'signed out')
     },
 
-    endSessions(userId: string, now: number, cause: Cause): number {
-      const { changes } = removeAll.run(userId)
-      if (changes > 0) record({ kind: 'session.ended', now, cause, userId, note: `all ${changes} of them` })
+    endSessions(which: Parameters<TokenStore['endSessions']>[0], now: number, cause: Cause): number {
+      const { userId, only, allBut = null } = which
+      const { changes } = only ? removeOne.run(only, userId) : removeAll.run({ userId, allBut })
+      if (changes > 0) record({ kind: 'session.ended', now, cause, userId, note: noteOnEnd(changes, which) })
       return changes
+    },
+
+    endProviderSessions(of: Parameters<TokenStore['endProviderSessions']>[0], now: number, cause: Cause): number {
+      const ended = [...removeOfSid.all(of.provider, of.sid), ...removeOfSubject.all(of)]
+      for (const { userId } of ended) {
+        record({ kind: 'session.ended', now, cause, userId, note: `signed out at ${of.provider}` })
+      }
+      return ended.length
     },
   }
 }

@@ -13,25 +13,27 @@ import {
   type NewSignIn,
   noteOnSubject,
   type Person,
+  type SessionStart,
   type SignInDecision,
   type SignInReturn,
   type SignInRow,
+  startBy,
   type TokenStore,
   type UserRow,
   userFrom,
   type Verifier,
-  wayOf,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { IsOpenSession } from './sessions.js'
 
 const COLUMNS = `challenge_hash AS challengeHash, browser_hash AS browserHash, source, provider, link_to AS linkTo, appid,
   redirect_uri AS redirectUri, return_uri AS returnUri, restart_uri AS restartUri, language,
   asks_to_reauthenticate AS asksToReauthenticate, asks_to_select_account AS asksToSelectAccount, state,
-  expires_at_ms AS expiresAtMs, subject, nickname, avatar, may_create AS mayCreate, session_seconds AS sessionSeconds,
+  expires_at_ms AS expiresAtMs, subject, nickname, avatar, sid, may_create AS mayCreate, session_seconds AS sessionSeconds,
   is_cancelled AS isCancelled, verifier_expires_at_ms AS verifierExpiresAtMs`
 
 const FLAGS = ['asksToReauthenticate', 'asksToSelectAccount', 'mayCreate', 'isCancelled'] as const
-type Stored = SignInRow & Pick<Person, 'nickname' | 'avatar' | 'sessionSeconds'>
+type Stored = SignInRow & Pick<Person, 'nickname' | 'avatar' | 'sid' | 'sessionSeconds'>
 /** Stored with 0 and 1 for false and true. */
 type SignInRecord = Omit<Stored, (typeof FLAGS)[number]> & { readonly [Flag in (typeof FLAGS)[number]]: number }
 
@@ -50,20 +52,20 @@ export function signInReads(db: Connection) {
 
 /** What completing a sign-in does besides, inside its transaction. */
 export interface SignInEffects {
-  readonly findUserById: (userId: string) => UserRow | undefined
+  readonly isOpenSession: IsOpenSession
   readonly createUser: (user: UserRow, cause: Cause) => unknown
   readonly updateUser: TokenStoreWrite<'updateUser'>
   readonly linkIdentity: TokenStoreWrite<'linkIdentity'>
   readonly useIdentity: (identity: { provider: string; subject: string }, now: number) => void
   /** Ends the session before and the surplus ones, and starts this one. */
   readonly beginSession: (
-    session: Pick<Returned, 'sessionHash' | 'previousSessionHash' | 'maxLive'> & {
+    session: Pick<Returned, 'sessionHash' | 'previousSessionHash' | 'maxLive' | 'browser'> & {
       readonly userId: string
       readonly expiresAtMs: number
     },
+    start: SessionStart,
     now: number,
     cause: Cause,
-    note: string,
   ) => void
 }
 type TokenStoreWrite<Name extends 'updateUser' | 'linkIdentity'> = (...args: Parameters<TokenStore[Name]>) => unknown
@@ -88,19 +90,19 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
     .pluck()
   const insert = db.prepare<[Record<string, unknown>]>(
     `INSERT INTO sign_ins (challenge_hash, browser_hash, source, provider, link_to, appid, redirect_uri, return_uri,
-       restart_uri, language, asks_to_reauthenticate, asks_to_select_account, state, expires_at_ms, subject, nickname, avatar,
+       restart_uri, language, asks_to_reauthenticate, asks_to_select_account, state, expires_at_ms, subject, nickname, avatar, sid,
        may_create, session_seconds, is_cancelled, verifier_expires_at_ms)
      VALUES (:challengeHash, :browserHash, :source, :provider, :linkTo, :appid, :redirectUri, :returnUri, :restartUri,
-       :language, :asksToReauthenticate, :asksToSelectAccount, 'pending', :expiresAtMs, '', '', '', 0, 0, 0, 0)`,
+       :language, :asksToReauthenticate, :asksToSelectAccount, 'pending', :expiresAtMs, '', '', '', '', 0, 0, 0, 0)`,
   )
   const decide = db.prepare<
     [
-      Pick<Person, 'subject' | 'nickname' | 'avatar' | 'sessionSeconds'> &
+      Pick<Person, 'subject' | 'nickname' | 'avatar' | 'sid' | 'sessionSeconds'> &
         Verifier & { challengeHash: Hash; state: SignInState; mayCreate: number; isCancelled: number },
     ]
   >(
     // Primary key.
-    `UPDATE sign_ins SET state = :state, subject = :subject, nickname = :nickname, avatar = :avatar, may_create = :mayCreate,
+    `UPDATE sign_ins SET state = :state, subject = :subject, nickname = :nickname, avatar = :avatar, sid = :sid, may_create = :mayCreate,
        session_seconds = :sessionSeconds, is_cancelled = :isCancelled, verifier_hash = :verifierHash,
        verifier_expires_at_ms = :verifierExpiresAtMs
      WHERE challenge_hash = :challengeHash`,
@@ -145,7 +147,7 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
     if (provider !== '') effects.useIdentity({ provider, subject }, now)
     effects.updateUser(userId, { ...(nickname && { nickname }), ...(avatar && { avatar }) }, now, cause)
     const expiresAtMs = now + signIn.sessionSeconds * 1000
-    effects.beginSession({ ...returned, userId, expiresAtMs }, now, cause, wayOf(provider))
+    effects.beginSession({ ...returned, userId, expiresAtMs }, startBy(signIn), now, cause)
     return expiresAtMs
   }
 
@@ -175,11 +177,12 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
       const signIn = findSignIn(challengeHash)
       const verdict = judgeDecision(signIn, person, ownerOf(person)?.isDisabled ?? false, now)
       if (signIn && verdict === 'decided') {
-        const { subject, nickname, avatar, sessionSeconds, provider } = person
+        const { subject, nickname, avatar, sid, sessionSeconds, provider } = person
         const decided = {
           subject,
           nickname,
           avatar,
+          sid,
           sessionSeconds,
           mayCreate: Number(person.mayCreate),
           isCancelled: 0,
@@ -201,7 +204,7 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
       const signIn = findSignIn(challengeHash)
       const verdict = judgeDecision(signIn, { provider, subject: '', authenticatedAtMs: 0 }, false, now)
       if (signIn && verdict === 'decided') {
-        const nobody = { subject: '', nickname: '', avatar: '', sessionSeconds: 0, mayCreate: 0 }
+        const nobody = { subject: '', nickname: '', avatar: '', sid: '', sessionSeconds: 0, mayCreate: 0 }
         decide.run({ challengeHash, state: 'rejected', ...nobody, isCancelled: Number(isCancelled), ...verifier })
         const note = isCancelled ? 'cancelled' : 'not allowed'
         record({ kind: 'sign_in.rejected', now, cause, appid: signIn.appid, note })
@@ -212,11 +215,14 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
 
     completeSignIn(returned: Returned, now: number, cause: Cause): SignInReturn {
       const signIn = toSignIn(findByVerifier.get(returned.verifierHash))
-      const linked = signIn && effects.findUserById(signIn.linkTo)
+      const { previousSessionHash } = returned
       const facts = {
         isSameBrowser: signIn !== undefined && Buffer.compare(signIn.browserHash, returned.browserHash) === 0,
         owner: signIn && ownerOf(signIn),
-        isLinkedToLive: linked !== undefined && !linked.isDisabled,
+        isLinkedToHere:
+          signIn?.linkTo !== undefined &&
+          previousSessionHash !== undefined &&
+          effects.isOpenSession(previousSessionHash, signIn.linkTo),
       }
       const verdict = judgeReturn(signIn, facts, now)
       if (!signIn || verdict === 'other_browser') return { verdict, signIn, sessionExpiresAtMs: 0 }

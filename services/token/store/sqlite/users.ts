@@ -4,9 +4,11 @@ import type { Connection } from '../../../storage/sqlite/open.js'
 import {
   behindAll,
   changedOfUser,
+  type Hash,
   noteOnUser,
   placeholderName,
   REMAINS,
+  type TokenStore,
   type UserChange,
   type UserRow,
 } from '../token-store.js'
@@ -94,6 +96,7 @@ export function userWrites(
   endGrantsOfUser: (userId: string, now: number, cause: Cause, note: string) => void,
 ) {
   const { findUser, findUserById, findUserByExternalId } = userFinders(db)
+  const isUnchangedUser = unchangedUserFinder(db)
   const insert = db.prepare<[UserRecord]>(
     `INSERT INTO users (user_id, username, external_id, nickname, avatar, password_hash, is_disabled, is_deleted, created_at_ms)
      VALUES (:userId, :username, :externalId, :nickname, :avatar, :passwordHash, :isDisabled, 0, :createdAtMs)`,
@@ -120,10 +123,17 @@ export function userWrites(
        is_deleted = 1
      WHERE user_id = :userId`,
   )
-  const removeSessions = db.prepare<[string]>(
+  const removeSessions = db.prepare<[{ userId: string; allBut: Hash | null }]>(
     // Index sessions_by_user.
-    'DELETE FROM sessions WHERE user_id = ?',
+    'DELETE FROM sessions WHERE user_id = :userId AND session_hash IS NOT :allBut',
   )
+
+  function replacePassword(userId: string, passwordHash: string, allBut: Hash | null, now: number, cause: Cause): void {
+    setPassword.run(passwordHash, userId)
+    removeSessions.run({ userId, allBut })
+    endUnusedCodesOfUser({ userId, now })
+    record({ kind: 'user.password_set', now, cause, userId })
+  }
 
   return {
     createUser(user: UserRow, cause: Cause): 'created' | 'username_taken' | 'external_id_taken' {
@@ -161,7 +171,7 @@ export function userWrites(
       if (!before || before.isDisabled === isDisabled) return before
       setDisabled.run(Number(isDisabled), userId)
       if (isDisabled) {
-        removeSessions.run(userId)
+        removeSessions.run({ userId, allBut: null })
         endUnusedCodesOfUser({ userId, now })
       }
       record({ kind: isDisabled ? 'user.disabled' : 'user.enabled', now, cause, userId })
@@ -170,10 +180,17 @@ export function userWrites(
 
     setUserPassword(userId: string, passwordHash: string, now: number, cause: Cause): boolean {
       if (!findUserById(userId)) return false
-      setPassword.run(passwordHash, userId)
-      removeSessions.run(userId)
-      endUnusedCodesOfUser({ userId, now })
-      record({ kind: 'user.password_set', now, cause, userId })
+      replacePassword(userId, passwordHash, null, now, cause)
+      return true
+    },
+
+    changePassword(
+      { userId, passwordHash, newPasswordHash, sessionHash }: Parameters<TokenStore['changePassword']>[0],
+      now: number,
+      cause: Cause,
+    ): boolean {
+      if (!isUnchangedUser(userId, passwordHash)) return false
+      replacePassword(userId, newPasswordHash, sessionHash, now, cause)
       return true
     },
 
