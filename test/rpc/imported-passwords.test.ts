@@ -26,10 +26,19 @@ async function withUser(passwordHash: string) {
   await store.createUser(userRow('ann', { passwordHash: await toStoredHash(passwordHash, passwords.hash) }), byOperator)
   const rules = { sessionTtlSeconds: 60, maxSessionsPerUser: 9 }
   const timeFloor = createTimeFloor(store, passwords)
-  const deps = { store, passwords, timeFloor, rules, signInLimiter: noSignInLimiter, now: () => NOW, randomBytes }
+  const deps = {
+    store,
+    passwords,
+    timeFloor,
+    rules,
+    signInLimiter: noSignInLimiter,
+    signInMethods: { password: true },
+    now: () => NOW,
+    randomBytes,
+  }
   const attempt = (password: string) =>
     signIn(deps as unknown as TokenDeps)(
-      { username: 'ann', password, source: '', previousSessionToken: '' } as SignInRequest,
+      { username: 'ann', password, source: '', previousSessionToken: '', browser: '' } as SignInRequest,
       CALL,
     )
   const hashOfAnn = async () => (await store.findUser('ann'))?.passwordHash ?? ''
