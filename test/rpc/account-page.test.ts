@@ -67,6 +67,7 @@ async function start(change: (store: TokenStore) => TokenStore = (store) => stor
       claims: { nickname: 'name', avatar: 'picture' },
       provision: 'create',
       require: {},
+      switchAccountPrompt: 'select_account',
       timeoutMs: 2_000,
     },
     Date.now,
