@@ -89,6 +89,16 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect((await confirm(page))?.get('state')).toBe('reloaded')
   })
 
+  test('a page that a browser shows again as it was left is asked for again, so that after signing out it tells nobody who was there', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(`${service.url}/connect/apps`)
+    await signIn(page)
+    await page.waitForSelector('form[action*="/connect/sign-out"]')
+    await page.context().clearCookies() // as if signed out in another tab
+    await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))") // Chromium keeps no such page
+    await page.waitForSelector('input[name=password]')
+  })
+
   test('everything can be done by keyboard alone', async () => {
     const { page } = await openPage(browser)
     await page.goto(link('keys'))
