@@ -3,12 +3,11 @@
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import type { LimitService } from '../gen/surveyauth/internal/v1/limit_service_pb.js'
-import { Admission } from './admission.js'
-import { announcesMore, readBody } from './body.js'
-import { Connections, endOfTurn } from './connections.js'
-import { failure, failureHeaders } from './envelope.js'
+import { commonHeaders, failure, failureHeaders, write, writeRaw } from './answer.js'
+import { Connections, closeInStages, endOfTurn } from './connections.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
 import type { Answer, GatewayDeps, Route } from './http.js'
 import { type GatewayLimits, MAX_HEADER_BYTES, MAX_URL_BYTES } from './limits.js'
@@ -21,12 +20,12 @@ import {
 } from './malformed.js'
 import { type ErrorPageInput, errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
+import { breakOff } from './query.js'
 import { RouteRates } from './rates/route-rates.js'
 import { startSharing } from './rates/sharing.js'
 import { GatewayRequest, type HeaderFacts, pathOf } from './request.js'
-import { NO_ROUTE, pathParameterOf, type Resource, Router, routes } from './routes.js'
+import { findResource, NO_ROUTE, pathParameterOf, type Resource } from './routes.js'
 import { isFromProxy, sourceOf } from './source.js'
-import { AnswerWriter } from './write.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
 export interface RequestRecord {
@@ -68,6 +67,12 @@ export interface GatewayOptions extends GatewayDeps {
   readonly onDropped?: (() => void) | undefined
 }
 
+/** A crowd that retries as soon as it is refused would be all that is served, so it waits here, and for as long as it is told. */
+const REFUSE_AFTER_MS = 1_000
+
+/** Made once: a stack trace for each refusal would cost more than the rest of the answer. */
+const BUSY = new Problem('remote_server_error', 'the service is busy, try again later', { retryAfterSeconds: 1 })
+
 /** The form in which TokenService issues them. */
 const APPID = /^app_[\w-]{22}$/
 
@@ -92,37 +97,34 @@ export function createGateway(options: GatewayOptions): { readonly server: Serve
 
 class Gateway {
   readonly #options: GatewayOptions
-  readonly #router = new Router(routes)
   /** undefined when they are turned off. */
   readonly #rates: RouteRates | undefined
-  readonly #admission: Admission
+  /** Requests that are being worked on. Pages are counted separately, so that a crowd signing in does not keep out apps. */
+  readonly #inFlight: Record<Route['kind'], number> = { api: 0, page: 0 }
   readonly #stopSharing: (() => void) | undefined
   readonly #trustedProxies: ReadonlySet<string>
-  readonly #writer: AnswerWriter
+  readonly #common: Answer['headers']
+  /** With those of a connection that stays open. */
+  readonly #commonKept: Answer['headers']
   readonly #connections: Connections
-  /** Connections on which malformed bytes arrived, or too few of them in time, and what was answered. */
-  readonly #refused = new WeakMap<Duplex, Problem>()
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
     this.#connections = new Connections(server, options.limits, options.onDropped)
-    this.#admission = new Admission(options.limits.maxInFlight)
     if (options.limits.rateLimit) this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (this.#rates && options.sharedLimits)
       this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
     this.#trustedProxies = new Set(options.trustedProxies)
-    this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
+    this.#common = commonHeaders(options.publicUrl)
+    this.#commonKept = {
+      ...this.#common,
+      'keep-alive': `timeout=${Math.floor(options.limits.keepAliveTimeoutMs / 1000)}`,
+    }
     const serve = (incoming: IncomingMessage, response: ServerResponse) => {
       this.#serve(incoming, response).catch((error) => this.#giveUp(error, response))
     }
     server.on('request', serve)
-    server.on('checkContinue', (incoming: IncomingMessage, response: ServerResponse) => {
-      // A client that asks first learns of a refusal before it sends the body.
-      if (!announcesMore(incoming)) response.writeContinue()
-      serve(incoming, response)
-    })
     server.on('checkExpectation', serve) // an Expect we do not know changes nothing
-    server.on('connect', (_incoming, socket) => this.#refuseTunnel(socket))
     server.on('clientError', (error, socket) => this.#refuseBytes(error, socket))
   }
 
@@ -134,48 +136,45 @@ class Gateway {
   async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!this.#connections.began(incoming, response)) return
     const startedAt = performance.now()
-    const previous = this.#connections.previousAnswered(incoming)
-    if (previous) await previous
     const { now, rpcTimeoutMs } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
     const request = new GatewayRequest(incoming, source, this.#connections.leftBy(incoming), rpcTimeoutMs)
-    const headers = request.headerFacts
-    // Requests that arrive together run the same code in succession, while it is in the cache.
-    if (!headers.hasBody) await endOfTurn()
-    const resource = this.#router.find(request.path)
+    const previous = this.#connections.previousAnswered(incoming)
+    if (previous) await previous
+    await endOfTurn() // requests that arrive together run the same code in succession, while it is in the cache
+    const resource = findResource(request.path)
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request)
     const name = route?.name ?? NO_ROUTE
-    const traceparent = isFromProxy(incoming, this.#trustedProxies) ? headers.traceparent : ''
+    const traceparent = isFromProxy(incoming, this.#trustedProxies) ? request.headerFacts.traceparent : ''
     const span = this.#options.startSpan?.(request.method, name, traceparent)
     request.traceparent = span?.traceparent ?? traceparent
     let appid: string | undefined
     let answer: Answer
-    let isAdmitted = false
     try {
       this.#rates?.admitSource(request.source, kind, now())
-      checkRequest(incoming, headers)
-      if (route?.method !== 'POST' && headers.hasBody) await readBody(incoming)
+      checkRequest(incoming, request.headerFacts)
+      if (request.body) await request.body // first, so that a client that sends it slowly takes no slot
       if (!route) throw noRoute(resource)
       request.pathParameter = pathParameterOf(request.path, route)
       appid = request.claimedAppid()
       if (appid !== undefined) this.#rates?.admitApp(appid, route, now())
-      // First, so that a client that sends its form slowly takes no slot; the route says what is wrong with the form.
-      if (route.method === 'POST') await request.form().catch(() => undefined)
-      const start = this.#admission.enter(kind)
-      isAdmitted = true
-      if (start) await start
-      answer = await route.answer(request, this.#options)
+      if (this.#inFlight[kind] >= this.#options.limits.maxInFlight) {
+        await sleep(REFUSE_AFTER_MS)
+        throw BUSY
+      }
+      this.#inFlight[kind] += 1
+      try {
+        answer = await route.answer(request, this.#options)
+      } finally {
+        this.#inFlight[kind] -= 1
+      }
     } catch (error) {
-      if (!isAdmitted) await this.#admission.refusal()
-      const refusal = incoming.complete ? undefined : this.#refused.get(incoming.socket)
-      answer = this.#refuse(request, kind, refusal ?? error)
-    } finally {
-      if (isAdmitted) this.#admission.leave(kind)
+      answer = this.#refuse(request, kind, error)
     }
     if (route && appid !== undefined && answer.countsForApp) this.#rates?.countApp(appid, route, now())
-    if (mustClose(incoming, headers)) response.shouldKeepAlive = false
-    this.#connections.answered(this.#writer.write(response, answer))
+    if (request.headerFacts.isUpgrade) response.shouldKeepAlive = false
+    this.#write(response, answer)
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
     span?.end(record)
@@ -208,56 +207,39 @@ class Gateway {
     this.#options.onUnexpected(error, requestId)
     const problem = toProblem(error)
     if (response.headersSent) response.destroy()
-    else this.#writer.write(response, failure(problem, problem.kind.status, requestId))
+    else this.#write(response, failure(problem, problem.kind.status, requestId))
   }
 
-  #refuseTunnel(socket: Duplex): void {
-    socket.on('error', () => socket.destroy()) // node:http no longer listens to it: unhandled, a reset would end the process
-    const problem = new Problem('method_not_allowed', 'this is not a proxy', { allow: 'GET' })
-    this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, 'CONNECT'))
+  #write(response: ServerResponse, answer: Answer): void {
+    if (!response.req.complete) response.shouldKeepAlive = false // an unread body cannot be told apart from the next request
+    write(response, answer, response.shouldKeepAlive ? this.#commonKept : this.#common)
+    this.#connections.answered(answer.body.length)
   }
 
+  /** A request whose body is malformed, or late, is answered by itself; what arrives behind others, by closing after the last of their answers. */
   #refuseBytes(error: ParseFailure, socket: Duplex): void {
-    if (this.#refused.has(socket)) return // what follows malformed bytes is no request either
     if (!socket.writable) return // its client has reset it, for example, or it is being closed
     const target = targetOfUnknownMethod(error)
-    const problem = target === undefined ? problemOfParseFailure(error) : noRoute(this.#router.find(pathOf(target)))
-    this.#refused.set(socket, problem)
-    const method = this.#connections.isReading(socket) ? undefined : 'none'
-    this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, method))
+    const problem = target === undefined ? problemOfParseFailure(error) : noRoute(findResource(pathOf(target)))
+    const last = this.#connections.lastWaiting(socket)
+    if (!last) this.#refuseRaw(socket, problem)
+    else if (!last.req.complete) breakOff(last.req, problem)
+    else if (last.headersSent) closeInStages(socket)
+    else last.shouldKeepAlive = false
   }
 
-  /**
-   * Ends a connection on which something other than a request arrived. Requests that arrived in full before it are answered, and
-   * the last of those answers closes the connection. If that one has begun to be sent without `Connection: close`, the client
-   * expects another answer: then the refusal follows.
-   */
-  #endWithAnswers(socket: Duplex, refuse: () => void): void {
-    const last = this.#connections.lastCertain(socket)
-    if (!last) refuse()
-    else if (!last.headersSent) last.shouldKeepAlive = false
-    else if (last.shouldKeepAlive) last.once('finish', refuse)
-  }
-
-  /** `method`: for the record; undefined where the answer ends a request that is being read, which is recorded by itself. */
-  #refuseRaw(socket: Duplex, problem: Problem, method: string | undefined): void {
+  #refuseRaw(socket: Duplex, problem: Problem): void {
     const requestId = randomUUID()
     const answer = failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
-    this.#writer.writeRaw(socket, answer)
-    if (method === undefined) return
-    const outcome = problem.type
-    this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })
+    writeRaw(socket, answer, this.#common)
+    const { status, outcome } = answer
+    this.#options.onRequest({ route: NO_ROUTE, method: 'none', status, durationMs: 0, requestId, outcome })
   }
 }
 
 /** Whether a service reports its own unexpected failure: it has logged it with its cause, and logging it here adds nothing. */
 function isLoggedByService(error: unknown): boolean {
   return error instanceof ConnectError && error.code === Code.Internal && error.cause === undefined
-}
-
-/** Whether what follows on the connection cannot be told apart from this request: an unread body, or another protocol. */
-function mustClose(incoming: IncomingMessage, { isUpgrade, hasBody }: HeaderFacts): boolean {
-  return isUpgrade || (hasBody && !incoming.complete)
 }
 
 function recordOf(

@@ -19,16 +19,10 @@ export interface GatewayDeps {
   readonly randomBytes: (size: number) => Uint8Array
 }
 
-/**
- * A long text in pieces, each of its characters one byte. Joined they would be a new text, and memory for one of more than
- * 128 KiB comes from the kernel page by page, which takes ten times as long as sending it.
- */
-export type Pieces = readonly string[]
-
 export interface Answer {
   readonly status: number
   readonly headers: Readonly<Record<string, string | readonly string[]>>
-  readonly body: string | Uint8Array | Pieces
+  readonly body: string | Uint8Array
   /** Of a text: each of its characters is one byte. If absent, a text is sent as UTF-8. */
   readonly encoding?: 'latin1'
   /** What the access log and the metrics may know of the outcome: an `error.type` or a page's name. */

@@ -1,6 +1,15 @@
 // Reads `application/x-www-form-urlencoded` text, from the query and from forms, stricter than URLSearchParams: what
 // that class repairs silently (a lone `%`, bytes that are not UTF-8) is refused here, and nothing is decoded twice.
-import { invalidArgument } from './errors.js'
+import type { IncomingMessage } from 'node:http'
+import { invalidArgument, type Problem } from './errors.js'
+import { MAX_FORM_BYTES } from './limits.js'
+
+// Maximum lengths of parameters, the same as in the proto.
+export const MAX_ID_LENGTH = 128 // appid, openid, ids of grants
+export const MAX_SECRET_LENGTH = 512
+export const MAX_REDIRECT_URI_LENGTH = 2048
+/** Parameters that must be one of a few words. */
+export const MAX_WORD_LENGTH = 128
 
 /** Not allowed in a URI (RFC 3986): the client should have encoded it. node:http accepts no URL that holds it. */
 const UNENCODED = /[^!-~]/
@@ -11,12 +20,9 @@ const CONTROL = /\p{Cc}/u
 export class Params {
   /** Names and values, alternating. */
   readonly #pairs: readonly string[]
-  /** Whether a value may hold characters that a URI cannot. */
-  readonly #isDecoded: boolean
 
-  constructor(pairs: readonly string[], isDecoded: boolean) {
+  constructor(pairs: readonly string[]) {
     this.#pairs = pairs
-    this.#isDecoded = isDecoded
   }
 
   get isEmpty(): boolean {
@@ -43,7 +49,7 @@ export class Params {
       const malformed = { what: 'too_long', name, max: maxLength } as const
       throw invalidArgument(`${name} is longer than ${maxLength} characters`, { malformed })
     }
-    if (this.#isDecoded && CONTROL.test(value))
+    if (CONTROL.test(value))
       throw invalidArgument(`${name} has control characters`, { malformed: { what: 'control_characters', name } })
     return value
   }
@@ -78,30 +84,18 @@ function present(name: string, value: string): string {
 export function parseQuery(raw: string): Params {
   if (UNENCODED.test(raw))
     throw invalidArgument('a character of the parameters is not percent-encoded', { malformed: { what: 'unencoded' } })
-  const isEncoded = raw.includes('%') || raw.includes('+')
   const pairs: string[] = []
-  let equals = -1
-  for (let start = 0; start < raw.length; ) {
-    const end = indexIn(raw, '&', start)
-    if (equals < start) equals = indexIn(raw, '=', start)
-    if (end > start) {
-      const nameEnd = Math.min(equals, end)
-      const name = raw.slice(start, nameEnd)
-      const value = raw.slice(nameEnd + 1, end)
-      pairs.push(isEncoded ? decode(name) : name, isEncoded ? decode(value) : value)
-    }
-    start = end + 1
+  for (const pair of raw.split('&')) {
+    if (pair === '') continue
+    const equals = pair.indexOf('=')
+    if (equals === -1) pairs.push(decode(pair), '')
+    else pairs.push(decode(pair.slice(0, equals)), decode(pair.slice(equals + 1)))
   }
-  return new Params(pairs, isEncoded)
-}
-
-/** Index of the first such character from `start` on; the end of the text if there is none. */
-function indexIn(raw: string, char: string, start: number): number {
-  const at = raw.indexOf(char, start)
-  return at === -1 ? raw.length : at
+  return new Params(pairs)
 }
 
 function decode(text: string): string {
+  if (!text.includes('%') && !text.includes('+')) return text
   try {
     return decodeURIComponent(text.replaceAll('+', ' '))
   } catch {
@@ -111,12 +105,42 @@ function decode(text: string): string {
 
 /** A decimal integer above 0 without sign or leading zero, possibly too large to be exact; undefined for other text. */
 export function parsePositiveInteger(text: string): number | undefined {
-  let value = 0
-  for (let at = 0; at < text.length; at++) {
-    const digit = text.charCodeAt(at) - 0x30
-    if (digit < 0 || digit > 9) return undefined
-    value = value * 10 + digit
-    if (value === 0) return undefined
+  return /^[1-9]\d*$/.test(text) ? Number(text) : undefined
+}
+
+const FORM_TYPE = 'application/x-www-form-urlencoded'
+
+/** The parameters of a form. @throws Problem when of another type, or malformed. */
+export function parseForm({ headers }: IncomingMessage, body: Buffer): Params {
+  const [type = ''] = (headers['content-type'] ?? '').split(';', 1)
+  if (type.trim().toLowerCase() !== FORM_TYPE || headers['content-encoding'] !== undefined) {
+    throw invalidArgument(`the body must be ${FORM_TYPE}`, { httpStatus: 415 })
   }
-  return value === 0 ? undefined : value
+  return parseQuery(body.toString('latin1')) // parseQuery refuses every byte that is not ASCII
+}
+
+const BROKEN_OFF = 'brokenOff'
+
+/** Ends the reading of a body whose rest is malformed, or late. */
+export function breakOff(request: IncomingMessage, problem: Problem): void {
+  request.emit(BROKEN_OFF, problem)
+}
+
+/** The whole body, whether its length was announced or not. @throws Problem when it is larger than a form may be. */
+export function readBody(request: IncomingMessage): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const tooLarge = () =>
+      reject(invalidArgument(`the body is larger than ${MAX_FORM_BYTES} bytes`, { httpStatus: 413 }))
+    if (Number(request.headers['content-length']) > MAX_FORM_BYTES) return tooLarge()
+    const chunks: Buffer[] = []
+    let size = 0
+    request.on('data', (chunk: Buffer) => {
+      size += chunk.length
+      if (size <= MAX_FORM_BYTES) chunks.push(chunk)
+      else tooLarge()
+    })
+    request.on('end', () => resolve(Buffer.concat(chunks)))
+    request.on(BROKEN_OFF, reject)
+    request.on('close', () => reject(invalidArgument('the request ended early', { httpStatus: 400 })))
+  })
 }

@@ -1,10 +1,8 @@
 // One request: what the server must know of it, and what routes see.
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { readForm } from './body.js'
-import { MAX_ID_LENGTH } from './bounds.js'
 import { endOfTurn } from './connections.js'
-import { type Params, parseQuery } from './query.js'
+import { MAX_ID_LENGTH, type Params, parseForm, parseQuery, readBody } from './query.js'
 
 /** What the server itself must know about a request's headers. */
 export interface HeaderFacts {
@@ -14,7 +12,7 @@ export interface HeaderFacts {
   readonly hosts: number
   /** Whether a body is announced. */
   readonly hasBody: boolean
-  /** Whether another protocol is asked for. */
+  /** Whether another protocol is asked for: node:http reads nothing that follows such a request. */
   readonly isUpgrade: boolean
   /** W3C trace context as sent, if it is well-formed; else empty. */
   readonly traceparent: string
@@ -42,7 +40,8 @@ export class GatewayRequest {
   /** The query as sent; empty if there is none. */
   readonly queryText: string
   #params: Params | undefined
-  #form: Promise<Params> | undefined
+  /** The body, if one is announced; rejects with a Problem when it is too large or does not arrive. Nobody need wait for it. */
+  readonly body: Promise<Buffer> | undefined
 
   constructor(
     incoming: IncomingMessage,
@@ -58,6 +57,8 @@ export class GatewayRequest {
     this.method = incoming.method ?? ''
     this.path = mark === -1 ? target : target.slice(0, mark)
     this.queryText = mark === -1 ? '' : target.slice(mark + 1)
+    this.body = this.headerFacts.hasBody ? readBody(incoming) : undefined
+    this.body?.catch(() => undefined)
     this.#incoming = incoming
     this.#rpcTimeoutMs = rpcTimeoutMs
   }
@@ -94,10 +95,9 @@ export class GatewayRequest {
     }
   }
 
-  /** The form body, strictly decoded, at most MAX_FORM_BYTES. Rejects with a Problem when malformed or of another type. */
-  form(): Promise<Params> {
-    this.#form ??= readForm(this.#incoming)
-    return this.#form
+  /** The form body, strictly decoded. Rejects with a Problem when malformed or of another type. */
+  async form(): Promise<Params> {
+    return parseForm(this.#incoming, (await this.body) ?? Buffer.alloc(0))
   }
 
   /** One header by its name in lower case; never logged. */
@@ -140,7 +140,7 @@ function readHeaders(rawHeaders: readonly string[]): HeaderFacts {
     const name = rawHeaders[at] ?? ''
     const value = rawHeaders[at + 1] ?? ''
     bytes += name.length + value.length + SEPARATOR_BYTES
-    switch (LENGTHS.has(name.length) ? name.toLowerCase() : '') {
+    switch (name.toLowerCase()) {
       case 'host':
         hosts++
         break
@@ -160,7 +160,3 @@ function readHeaders(rawHeaders: readonly string[]): HeaderFacts {
   }
   return { bytes, hosts, hasBody, isUpgrade, traceparent: traceparent ?? '' }
 }
-
-const LENGTHS: ReadonlySet<number> = new Set(
-  ['host', 'upgrade', 'content-length', 'transfer-encoding', 'traceparent'].map((name) => name.length),
-)

@@ -25,22 +25,13 @@ export interface Resource {
   readonly allow: string
 }
 
-/** Finds what serves a path. Paths match byte for byte: nothing is decoded, merged, lower-cased or cut off. */
-export class Router {
-  readonly #exact = new Map<string, Resource>()
-  readonly #patterns: { readonly path: string; readonly resource: Resource }[] = []
+const paths = [...new Set(routes.map(({ path }) => path))]
+const resources = new Map(paths.map((path) => [path, resourceAt(path)]))
+const patterns = [...resources].flatMap(([path, resource]) => (path.includes(PARAMETER) ? [{ path, resource }] : []))
 
-  constructor(routes: readonly Route[]) {
-    for (const [path, ofPath] of groupByPath(routes)) {
-      const resource = toResource(ofPath)
-      if (path.includes(PARAMETER)) this.#patterns.push({ path, resource })
-      else this.#exact.set(path, resource)
-    }
-  }
-
-  find(path: string): Resource | undefined {
-    return this.#exact.get(path) ?? this.#patterns.find((pattern) => parameterIn(path, pattern.path) !== '')?.resource
-  }
+/** What serves a path. Paths match byte for byte: nothing is decoded, merged, lower-cased or cut off. */
+export function findResource(path: string): Resource | undefined {
+  return resources.get(path) ?? patterns.find((pattern) => parameterIn(path, pattern.path) !== '')?.resource
 }
 
 /** The parameter of a path that matched `route`; empty for a route without one. */
@@ -57,23 +48,10 @@ function parameterIn(path: string, pattern: string): string {
   return segment.includes('/') ? '' : segment
 }
 
-function groupByPath(routes: readonly Route[]): Map<string, Route[]> {
-  const groups = new Map<string, Route[]>()
-  for (const route of routes) {
-    const group = groups.get(route.path)
-    if (group) group.push(route)
-    else groups.set(route.path, [route])
-  }
-  return groups
-}
-
-function toResource(routes: readonly Route[]): Resource {
-  const byMethod = new Map<string, Route>()
-  for (const route of routes) {
-    if (byMethod.has(route.method)) throw new Error(`two routes for ${route.method} ${route.path}`)
-    byMethod.set(route.method, route)
-  }
-  const kind = routes.some((route) => route.kind === 'page') ? 'page' : 'api'
+function resourceAt(path: string): Resource {
+  const ofPath = routes.filter((route) => route.path === path)
+  const byMethod = new Map(ofPath.map((route) => [route.method as string, route]))
+  const kind = ofPath.some((route) => route.kind === 'page') ? 'page' : 'api'
   const get = byMethod.get('GET')
   if (get && kind === 'page') byMethod.set('HEAD', get) // a page only renders; an endpoint would act (decisions 30)
   return { kind, byMethod, allow: [...byMethod.keys()].join(', ') }

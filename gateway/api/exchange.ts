@@ -1,7 +1,7 @@
-import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_SECRET_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
-import { success } from '../envelope.js'
+import { success } from '../answer.js'
 import { Problem } from '../errors.js'
 import type { Route } from '../http.js'
+import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_SECRET_LENGTH, MAX_WORD_LENGTH } from '../query.js'
 
 /** Exchanges a code for a token grant (spec 4.2, 2.3). */
 export const accessTokenRoute: Route = {

@@ -1,7 +1,7 @@
-import { MAX_ID_LENGTH, MAX_SECRET_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
-import { success } from '../envelope.js'
+import { success } from '../answer.js'
 import { Problem } from '../errors.js'
 import type { Route } from '../http.js'
+import { MAX_ID_LENGTH, MAX_SECRET_LENGTH, MAX_WORD_LENGTH } from '../query.js'
 
 /** Mints a new access token (spec 4.3, 2.4). A `secret` is checked if sent (decisions 13). */
 export const refreshTokenRoute: Route = {

@@ -7,11 +7,7 @@ import {
   type Survey,
   SurveyState,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { jsonBytes } from '../envelope.js'
-import type { Pieces } from '../http.js'
-
-/** From this length on, what is kept of a survey is sent as a piece. */
-const LONG = 32 * 1024
+import { jsonBytes } from '../answer.js'
 
 /** Where a survey stands, as numbers of the dialect (decisions 25). */
 export const jsonStates: Readonly<Record<SurveyState, number>> = {
@@ -29,16 +25,14 @@ export function surveyToJson(survey: Survey, creatorUserId: number): object {
 const known = new WeakMap<Survey, { readonly head: string; readonly pages: string }>()
 
 /** surveyToJson through jsonBytes; for a message seen before, only what differs between apps is serialized again. */
-export function surveyBytes(survey: Survey, creatorUserId: number): string | Pieces {
+export function surveyBytes(survey: Survey, creatorUserId: number): string {
   let parts = known.get(survey)
   if (!parts) {
     const head = jsonBytes(headToJson(survey)).slice(0, -1)
     parts = { head, pages: jsonBytes(survey.pages.map(pageToJson)) }
     known.set(survey, parts)
   }
-  const { head, pages } = parts
-  const between = `,"creator_user_id":${creatorUserId},"pages":`
-  return pages.length < LONG ? `${head}${between}${pages}}` : [head, between, pages, '}']
+  return `${parts.head},"creator_user_id":${creatorUserId},"pages":${parts.pages}}`
 }
 
 /** The survey up to `creator_user_id`, with its keys in the order in which the live service of this dialect sends them. */

@@ -1,8 +1,7 @@
-import { MAX_ID_LENGTH } from '../bounds.js'
-import { successBytes } from '../envelope.js'
+import { successBytes } from '../answer.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
-import { parsePositiveInteger } from '../query.js'
+import { MAX_ID_LENGTH, parsePositiveInteger } from '../query.js'
 import { surveyBytes } from './survey-to-json.js'
 
 /** One survey in full (spec 4.5). An `openid` is checked if sent (decisions 28). */

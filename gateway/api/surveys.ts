@@ -1,9 +1,8 @@
 import type { ListSurveysResponse, SurveySummary } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { MAX_ID_LENGTH } from '../bounds.js'
-import { jsonBytes, successBytes } from '../envelope.js'
+import { jsonBytes, successBytes } from '../answer.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
-import { type Params, parsePositiveInteger } from '../query.js'
+import { MAX_ID_LENGTH, type Params, parsePositiveInteger } from '../query.js'
 import { jsonStates } from './survey-to-json.js'
 
 const DEFAULT_PER_PAGE = 20

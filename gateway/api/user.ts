@@ -1,6 +1,6 @@
-import { MAX_ID_LENGTH } from '../bounds.js'
-import { success } from '../envelope.js'
+import { success } from '../answer.js'
 import type { Route } from '../http.js'
+import { MAX_ID_LENGTH } from '../query.js'
 
 /** The basic profile of the user who authorized (spec 4.4, 2.5). */
 export const userRoute: Route = {

@@ -1,7 +1,8 @@
 // What an app asks for in the link of the authorization page (spec 4.1), as it travels through the pages: in the
 // address of every page and form on the way, signed together with the forms, and checked by RPC each time it comes back.
-import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
+
 import type { Params } from '../query.js'
+import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_WORD_LENGTH } from '../query.js'
 
 export const AUTHORIZE_PATH = '/connect/oauth2/authorize'
 

@@ -1,9 +1,9 @@
 // The apps a user has authorized, and ending their access.
 import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { MAX_ID_LENGTH } from '../bounds.js'
 import type { Answer, GatewayDeps, Route } from '../http.js'
 import type { Params } from '../query.js'
+import { MAX_ID_LENGTH } from '../query.js'
 import type { GatewayRequest } from '../request.js'
 import type { FormUse } from './csrf.js'
 import { callbackHosts, type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'

@@ -1,5 +1,5 @@
 // How pages fail: what is the user's, the app's or nobody's mistake is a page with a way on.
-import { failureHeaders } from '../envelope.js'
+import { failureHeaders } from '../answer.js'
 import { type Problem, type ProblemType, toProblem } from '../errors.js'
 import type { Answer } from '../http.js'
 import { FormRefused } from './csrf.js'

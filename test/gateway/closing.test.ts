@@ -41,11 +41,9 @@ async function complete(gateway: RunningGateway, first: string, tries = TRIES): 
 test.each([
   ['a request with Connection: close', `GET ${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`],
   ['a request of HTTP/1.0', `GET ${USER} HTTP/1.0\r\n\r\n`],
-  ['64 pipelined requests', `${MORE.repeat(63)}GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`],
   ['bytes that are no request', 'garbage\r\n\r\n'],
   ['headers that are too large', `GET / HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(40_000)}\r\n\r\n`],
   ['a body that is too large', `POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\nx`],
-  ['a tunnel', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n'],
 ])('a client that goes on sending after %s gets the whole answer', async (_, first) => {
   await using gateway = await startGateway({ services })
   expect(await complete(gateway, first)).toBe(TRIES)

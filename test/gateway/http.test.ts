@@ -92,34 +92,6 @@ describe('an answer', () => {
     }))
 })
 
-describe('methods', () => {
-  test('a client that sends CONNECT gets the answers to its earlier requests, or a 405 if there were none', () => {
-    const slow = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
-    return withGateway({ services: slow }, async ({ port }) => {
-      const tunnel = 'CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n'
-      const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
-      const statuses = async (sent: string) => (await sendRaw(port, sent)).match(/HTTP\/1\.1 \d{3}/g)
-      expect(await statuses(get + get + tunnel)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200'])
-      expect(await statuses(tunnel)).toEqual(['HTTP/1.1 405'])
-    })
-  })
-
-  test('a client that sends CONNECT and resets its connection does no harm to the gateway', () =>
-    withGateway({}, async (gateway) => {
-      const accepted = once(gateway.server, 'connection') as Promise<[net.Socket]>
-      const client = net.connect(gateway.port, '127.0.0.1')
-      client.on('error', () => undefined)
-      client.write('CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n')
-      const [socket] = await accepted
-      await vi.waitFor(() => expect(gateway.records).toHaveLength(1))
-      expect(socket.listenerCount('error')).toBeGreaterThan(0) // otherwise the error would crash this process
-      const closed = new Promise((resolve) => socket.once('close', resolve))
-      client.resetAndDestroy()
-      await closed
-      expect((await fetch(gateway.url + USER)).status).toBe(200)
-    }))
-})
-
 describe('paths', () => {
   test.each(['/api', '/api/oauth2/%75ser', '/api/%2e/oauth2/user', '/api/oauth2/user%3Fappid=app'])(
     '%s is not served, and answers even a browser with no_route',
@@ -264,10 +236,13 @@ describe('malformed HTTP', () => {
     }))
 
   test.each([
-    ['a body that is none', 'POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n'],
-    ['garbage', 'garbage\r\n\r\n'],
-    ['a tunnel', 'CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n'],
-  ])('%s behind two requests takes no answer from them, also from the one that has not begun', (_name, bytes) => {
+    [
+      'a body that is none',
+      'POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n',
+      ['HTTP/1.1 400'],
+    ],
+    ['garbage', 'garbage\r\n\r\n', []],
+  ])('%s behind two requests takes no answer from them, also from the one that has not begun', (_name, bytes, own) => {
     const slowly = { GetAuthorizedUser: () => sleep(100, services.GetAuthorizedUser()) }
     return withGateway({ services: slowly }, async (gateway) => {
       const client = net.connect({ port: gateway.port, host: '127.0.0.1', noDelay: true }).setEncoding('latin1')
@@ -276,7 +251,7 @@ describe('malformed HTTP', () => {
       client.write(bytes)
       let raw = ''
       for await (const data of client) raw += data
-      expect(raw.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404'])
+      expect(raw.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404', ...own])
     })
   })
 
@@ -338,16 +313,6 @@ describe('malformed HTTP', () => {
       expect(gateway.records).toMatchObject([{ route, status: 408, outcome: 'invalid_argument' }])
     }),
   )
-
-  test('a request that arrived while the gateway was busy is answered, however long its connection was idle', () =>
-    withGateway({ services, limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
-      const { client, request, answers } = await answeredOnce(gateway.port)
-      await sleep(1_100) // by then it has been checked
-      client.write(request)
-      for (const until = performance.now() + 3_000; performance.now() < until; );
-      await vi.waitUntil(() => answers() === 2, 5_000)
-      client.destroy()
-    }))
 
   test.concurrent('a connection that is idle for the keep-alive time is closed, and a busy one is kept open', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 2_000 } }, async (gateway) => {
@@ -413,36 +378,12 @@ describe('malformed HTTP', () => {
       client.destroy()
     }))
 
-  test.concurrent('a connection whose answer is read slowly is not idle', () => {
-    const nickname = 'x'.repeat(20 * 1024 * 1024)
-    const services = { GetAuthorizedUser: () => ({ openid: 'oid', nickname, avatar: '' }) }
-    return withGateway({ services, limits: { keepAliveTimeoutMs: 100 } }, async (gateway) => {
-      const client = net.connect(gateway.port, '127.0.0.1')
-      client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
-      await sleep(2_500)
-      let bytes = 0
-      client.on('data', ({ length }) => {
-        bytes += length
-      })
-      await once(client, 'close')
-      expect(bytes).toBeGreaterThan(nickname.length)
-    })
-  })
-
-  test.concurrent('a connection on which nothing was sent is answered 408, however short the keep-alive time', () =>
-    withGateway(
-      { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 2_500, requestTimeoutMs: 2_500 } },
-      async (gateway) => {
-        expect(await rawFailure(await sendRaw(gateway.port))).toEqual([408, 'InvalidArgument', 'invalid_argument'])
-      },
-    ))
-
   describe('when an answer is larger than the kernel buffers', () => {
     const nickname = 'x'.repeat(40 * 1024 * 1024)
     const large = { GetAuthorizedUser: () => ({ openid: 'oid', nickname, avatar: '' }) }
-    const limits = { headersTimeoutMs: 1_000, requestTimeoutMs: 1_000 }
+    const limits = { keepAliveTimeoutMs: 1_000 }
 
-    test('a client that reads nothing for the request timeout is cut off', () =>
+    test('a client that reads nothing for the keep-alive time is cut off', () =>
       withGateway({ services: large, limits }, async (gateway) => {
         const accepted = once(gateway.server, 'connection')
         const client = net.connect(gateway.port, '127.0.0.1').pause()
@@ -481,7 +422,7 @@ describe('malformed HTTP', () => {
       })
     })
 
-    test('a client that reads a little now and then is not cut off, and its connection stays usable afterwards', () =>
+    test('a client that reads a little now and then is not cut off', () =>
       withGateway({ services: large, limits }, async (gateway) => {
         const client = net.connect(gateway.port, '127.0.0.1')
         const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
@@ -495,9 +436,6 @@ describe('malformed HTTP', () => {
         const resuming = setInterval(() => client.resume(), 500)
         client.write(request)
         await vi.waitUntil(() => bytes > nickname.length, 25_000)
-        await sleep(2_500)
-        client.write(request)
-        await vi.waitUntil(() => bytes > 2 * nickname.length, 25_000)
         clearInterval(resuming)
         client.destroy()
       }))
@@ -505,16 +443,6 @@ describe('malformed HTTP', () => {
 })
 
 describe('a body', () => {
-  test.each([
-    [20, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 /],
-    [20_000, /^HTTP\/1\.1 413 /],
-  ])('of %i bytes announced with Expect: 100-continue is asked for only if it is not too large', (length, expected) =>
-    withGateway({}, async ({ port }) => {
-      const head = `GET ${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n`
-      expect(await sendRaw(port, `${head}Content-Length: ${length}\r\n\r\n`, 'x'.repeat(length))).toMatch(expected)
-    }),
-  )
-
   const smuggled = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
 
   test('of a GET is drained and never read as the next request', () =>
@@ -542,7 +470,6 @@ describe('a body', () => {
     ['of 2 MiB', `Content-Length: ${2 ** 21}\r\n\r\n`, 'x'],
     ['announced and not sent', 'Content-Length: 20000\r\n\r\n', 'x'],
     ['chunked and not sent to its end', 'Transfer-Encoding: chunked\r\n\r\n', `4e20\r\n${'x'.repeat(20_000)}`],
-    ['announced by one who asks first', 'Expect: 100-continue\r\nContent-Length: 20000\r\n\r\n', ''],
     ['chunked and without an end', 'Transfer-Encoding: chunked\r\n\r\n', `200000\r\n${'x'.repeat(1_100_000)}`],
   ])('above 16 KiB, %s, is refused before anything is executed', (_name, headers, body) =>
     withGateway({}, async (gateway) => {
@@ -1065,28 +992,6 @@ test('a draining gateway answers a request that arrived while it was busy', () =
     await drained
   }))
 
-test('a draining gateway answers a request that arrived while it was busy just before it looked for unread ones', () =>
-  withGateway({ services }, async (gateway) => {
-    const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
-    await once(client, 'connect')
-    await sleep(20)
-    const drained = gateway.drain(20_000)
-    await sleep(100)
-    const spied = vi.spyOn(globalThis, 'setImmediate')
-    spied.mockImplementationOnce((look) => {
-      spied.mockRestore()
-      setImmediate(() => {
-        client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
-        for (const until = performance.now() + 1_200; performance.now() < until; );
-      })
-      return setImmediate(look) // in the same turn, before anything is read
-    })
-    let raw = ''
-    for await (const data of client) raw += data
-    expect(raw).toMatch(/^HTTP\/1\.1 200 /)
-    await drained
-  }))
-
 test('a draining gateway cuts off a client whose request has no answer in time', () => {
   const never = { GetAuthorizedUser: () => new Promise<object>(() => undefined) }
   return withGateway({ services: never }, async (gateway) => {
@@ -1126,7 +1031,7 @@ test('a draining gateway does not wait for the end of a malformed request', asyn
     let raw = ''
     for await (const data of client) raw += data
     await drained
-    expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
+    expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400'])
     expect(performance.now() - startedAt).toBeLessThan(25_000)
   })
 })
@@ -1148,57 +1053,21 @@ test('a draining gateway answers all pipelined requests, in order', async () => 
   })
 })
 
-test.each([
-  ['refused', '/api/none', 404],
-  ['served', USER, 200],
-])(
-  'of requests that are %s a client may pipeline 63; with the 64th answer the connection is closed',
-  (_, target, status) =>
-    withGateway({ services }, async (gateway) => {
-      const get = `GET ${target} HTTP/1.1\r\nHost: a\r\n`
-      const statuses = (raw: string) => raw.match(/HTTP\/1\.1 \d{3}/g) ?? []
-      const polite = `${`${get}\r\n`.repeat(62)}${get}Connection: close\r\n\r\n`
-      expect(statuses(await sendRaw(gateway.port, polite))).toEqual(Array(63).fill(`HTTP/1.1 ${status}`))
-      gateway.records.length = 0
-      const raw = await sendRaw(gateway.port, `${get}\r\n`.repeat(1_000))
-      expect(statuses(raw)).toEqual(Array(64).fill(`HTTP/1.1 ${status}`))
-      expect(raw.match(/^connection: close\r$/gim)).toHaveLength(1)
-      expect(gateway.records).toHaveLength(64)
-    }),
-)
-
-test('a client that pipelines too far ahead, on many connections, and reads nothing, is not read from', async () => {
-  await withGateway({ services }, async (gateway) => {
-    const greedy = Array.from({ length: 8 }, () => net.connect(gateway.port, '127.0.0.1').pause())
-    for (const one of greedy) {
-      one.on('error', () => undefined)
-      one.write('GET /api/none HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(10_000))
-    }
-    await vi.waitUntil(() => gateway.records.length >= 8 * 64, 40_000)
-    await failureOf(await fetch(`${gateway.url}/api/none`))
-    expect(gateway.records).toHaveLength(8 * 64 + 1)
-    for (const one of greedy) one.destroy()
-  })
-})
-
-test.each([
-  ['stalls', 'Content-Length: 10\r\n\r\nabc', ['HTTP/1.1 408']],
-  ['is malformed', 'Transfer-Encoding: chunked\r\n\r\nZZ\r\n', []],
-])('a connection whose 64th request has a body that %s is closed', async (_, rest, refusal) => {
-  await withGateway({ services, limits: { headersTimeoutMs: 1_000, requestTimeoutMs: 1_000 } }, async ({ port }) => {
-    const client = net.connect(port, '127.0.0.1').setEncoding('latin1')
-    client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(63))
-    client.write(`POST /connect/sign-in HTTP/1.1\r\nHost: a\r\n${rest}`)
-    let raw = ''
-    for await (const data of client) raw += data
-    expect(raw.match(/HTTP\/1\.1 \d{3}/g)).toEqual([...Array(63).fill('HTTP/1.1 200'), ...refusal])
-  })
-})
+test('a client may pipeline 64 requests; one that sends more before it has the answers is cut off', () =>
+  withGateway({ services }, async (gateway) => {
+    const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n`
+    const statuses = (raw: string) => raw.match(/HTTP\/1\.1 \d{3}/g) ?? []
+    const polite = `${`${get}\r\n`.repeat(63)}${get}Connection: close\r\n\r\n`
+    expect(statuses(await sendRaw(gateway.port, polite))).toEqual(Array(64).fill('HTTP/1.1 200'))
+    gateway.records.length = 0
+    expect(await sendRaw(gateway.port, `${get}\r\n`.repeat(100_000))).toBe('')
+    expect(gateway.records.length).toBeLessThan(65)
+    expect((await fetch(gateway.url + USER)).status).toBe(200)
+  }))
 
 test.each([
   ['another request', 'GET /api/none HTTP/1.1\r\nHost: a\r\n\r\n', ['HTTP/1.1 404']],
   ['garbage', 'garbage\r\n\r\n', []],
-  ['a tunnel', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n', []],
 ])(
   'behind an answer that is not read nothing is served, and %s behind it costs no request its answer',
   async (_, last, answer) => {
@@ -1228,59 +1097,6 @@ test.each([
     })
   },
 )
-
-test('requests pipelined too far ahead are not read while earlier ones wait for their answers', async () => {
-  const room = new EventEmitter()
-  const held = once(room, 'made')
-  const slow = { GetAuthorizedUser: () => held.then(services.GetAuthorizedUser) }
-  await withGateway({ services: slow }, async (gateway) => {
-    const accepted = once(gateway.server, 'connection')
-    const greedy = net.connect(gateway.port, '127.0.0.1').on('error', () => undefined)
-    const [socket] = (await accepted) as [net.Socket]
-    const sent = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(200_000)
-    greedy.write(sent)
-    await vi.waitUntil(() => gateway.calls.length === 1, 20_000)
-    for (let n = 0; n < 20; n++) await failureOf(await fetch(`${gateway.url}/api/none`))
-    expect(socket.bytesRead).toBeLessThan(sent.length / 10)
-    expect(gateway.calls).toHaveLength(1)
-    greedy.destroy()
-    room.emit('made')
-  })
-})
-
-test.each([
-  ['nothing', 0],
-  ['more than that', 12],
-])('enough of an overlong pipeline is read that the client gets its answers, after %s', async (_, before) => {
-  const room = new EventEmitter()
-  const held = once(room, 'made')
-  let asked = 0
-  const slow = {
-    async GetAuthorizedUser() {
-      asked += 1
-      if (asked > before) await held
-      return services.GetAuthorizedUser()
-    },
-  }
-  await withGateway({ services: slow }, async (gateway) => {
-    const accepted = once(gateway.server, 'connection')
-    const get = (padding: number) => `GET ${USER} HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(padding)}\r\n\r\n`
-    const sent = get(12_000).repeat(before) + get(0).repeat(2_000)
-    const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
-    let raw = ''
-    client.on('data', (text) => {
-      raw += text
-    })
-    client.write(get(12_000).repeat(before))
-    await vi.waitUntil(() => gateway.records.length === before)
-    client.write(get(0).repeat(2_000))
-    const [socket] = (await accepted) as [net.Socket]
-    await vi.waitUntil(() => socket.bytesRead === sent.length, 20_000)
-    room.emit('made')
-    await once(client, 'close')
-    expect(raw.match(/HTTP\/1\.1 200/g)).toHaveLength(before + 64)
-  })
-})
 
 test('a draining gateway sends an answer to its end, however slowly it is read', async () => {
   const avatar = 'x'.repeat(24 * 1024 * 1024) // more than the kernel takes
@@ -1334,57 +1150,6 @@ test('a gateway that has drained no longer shares its request counts', async () 
 })
 
 describe('an overloaded gateway', () => {
-  /** Sends each request on a connection of its own, all before any is read; returns a count of event loop turns since then. */
-  async function sendAtOnce({ port, server }: RunningGateway, requests: readonly string[]): Promise<() => number> {
-    const sockets = requests.map(() => net.connect(port, '127.0.0.1').resume())
-    let accepted = 0
-    server.on('connection', () => (accepted += 1))
-    await vi.waitUntil(() => accepted === sockets.length, 20_000)
-    let turns = 0
-    const turn = () => {
-      turns += 1
-      looking = setImmediate(turn)
-    }
-    let looking = setImmediate(turn)
-    onTestFinished(() => {
-      clearImmediate(looking)
-      for (const socket of sockets) socket.destroy()
-    })
-    for (const [index, request] of requests.entries()) sockets[index]?.write(request)
-    return () => turns
-  }
-
-  const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
-
-  test('starts only a few pages per turn of the event loop', async () => {
-    let turn = () => 0
-    const begun: number[] = []
-    const session = () => {
-      begun.push(turn())
-      return { username: 'u', nickname: 'n' }
-    }
-    await withGateway({ services: { GetSession: session } }, async (gateway) => {
-      const page = 'GET /connect/apps HTTP/1.1\r\nHost: a\r\nCookie: sa_session=s\r\n\r\n'
-      turn = await sendAtOnce(gateway, Array(40).fill(page))
-      await vi.waitUntil(() => begun.length === 40, 20_000)
-      for (const now of begun) expect(begun.filter((other) => other === now).length).toBeLessThan(10)
-    })
-  })
-
-  test('does not make failures of admitted requests wait behind refusals', () =>
-    withGateway({}, async (gateway) => {
-      await sendAtOnce(gateway, [...Array(400).fill(get('/api/none')), get('/api/oauth2/user')])
-      await vi.waitUntil(() => gateway.records.length === 401, 20_000)
-      expect(gateway.records.findIndex(({ route }) => route === 'user')).toBeLessThan(200)
-    }))
-
-  test('refuses what a client has pipelined one by one, so that another is not behind all of it', () =>
-    withGateway({}, async (gateway) => {
-      await sendAtOnce(gateway, [...Array(20).fill(get('/api/none').repeat(60)), get('/api/oauth2/user')])
-      await vi.waitUntil(() => gateway.records.length === 20 * 60 + 1, 20_000)
-      expect(gateway.records.findIndex(({ route }) => route === 'user')).toBeLessThan(100)
-    }))
-
   test('does not count a form that is still being sent as in flight', () =>
     withGateway({ limits: { maxInFlight: 1 } }, async (gateway) => {
       const slow = net.connect(gateway.port, '127.0.0.1')
@@ -1397,7 +1162,7 @@ describe('an overloaded gateway', () => {
 
   const SURVEY = '/api/surveys/7?appid=app&access_token=tok'
 
-  test('answers excess requests 503 at once, and serves all again once it has room', async () => {
+  test('answers excess requests 503, and serves all again once it has room', async () => {
     const room = new EventEmitter()
     const held = once(room, 'made')
     const slow = {
