@@ -101,6 +101,7 @@ class Gateway {
   readonly #rates: RouteRates | undefined
   /** Requests that are being worked on. Pages are counted separately, so that a crowd signing in does not keep out apps. */
   readonly #inFlight: Record<Route['kind'], number> = { api: 0, page: 0 }
+  #lastPage = Promise.resolve()
   readonly #stopSharing: (() => void) | undefined
   readonly #trustedProxies: ReadonlySet<string>
   readonly #common: Answer['headers']
@@ -165,6 +166,7 @@ class Gateway {
       }
       this.#inFlight[kind] += 1
       try {
+        if (kind === 'page') await this.#turnOfPage()
         answer = await route.answer(request, this.#options)
       } finally {
         this.#inFlight[kind] -= 1
@@ -178,6 +180,12 @@ class Gateway {
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
     span?.end(record)
+  }
+
+  /** One page begins in each turn of the event loop: a crowd that signs in must not hold up apps. */
+  #turnOfPage(): Promise<void> {
+    this.#lastPage = this.#lastPage.then(endOfTurn)
+    return this.#lastPage
   }
 
   /** The answer to a request that failed: the envelope for programs, a page for people. What HTTP itself refuses may be of either. */

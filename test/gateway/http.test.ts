@@ -1150,6 +1150,32 @@ test('a gateway that has drained no longer shares its request counts', async () 
 })
 
 describe('an overloaded gateway', () => {
+  test('begins one page in a turn of the event loop, so that an app is not behind a crowd of them', async () => {
+    let turns = 0
+    const turn = () => {
+      turns += 1
+      looking = setImmediate(turn)
+    }
+    let looking = setImmediate(turn)
+    onTestFinished(() => clearImmediate(looking))
+    const begunIn: number[] = []
+    const session = () => {
+      begunIn.push(turns)
+      return { username: 'u', nickname: 'n' }
+    }
+    await withGateway({ services: { GetSession: session } }, async ({ port, server }) => {
+      let accepted = 0
+      server.on('connection', () => (accepted += 1))
+      const sockets = Array.from({ length: 40 }, () => net.connect(port, '127.0.0.1').resume())
+      await vi.waitUntil(() => accepted === sockets.length, 20_000)
+      for (const socket of sockets)
+        socket.write('GET /connect/apps HTTP/1.1\r\nHost: a\r\nCookie: sa_session=s\r\n\r\n')
+      await vi.waitUntil(() => begunIn.length === sockets.length, 20_000)
+      for (const socket of sockets) socket.destroy()
+    })
+    expect(new Set(begunIn).size).toBeGreaterThan(35)
+  })
+
   test('does not count a form that is still being sent as in flight', () =>
     withGateway({ limits: { maxInFlight: 1 } }, async (gateway) => {
       const slow = net.connect(gateway.port, '127.0.0.1')

@@ -44,7 +44,8 @@ export interface GatewaySettings extends Partial<Omit<GatewayOptions, 'limits'>>
 export const defaultLimits = limitsOf(readConfig({}))
 
 export async function startGateway(settings: GatewaySettings = {}): Promise<RunningGateway> {
-  const { services = {}, limits, ...options } = settings
+  const { services: own, limits, ...options } = settings
+  const services = { ListSignInMethods: () => ({ password: true }), ...own }
   const calls: Call[] = []
   const records: RequestRecord[] = []
   const unexpected: { error: unknown; requestId: string }[] = []
