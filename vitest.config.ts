@@ -6,6 +6,7 @@ const acrossProcesses = [
   'codes',
   'envelope',
   'flow',
+  'platform-sign-in',
   'providers',
   'revocation',
   'secrets',

@@ -431,6 +431,7 @@ export const settingGroups = {
   RPC: rpc,
   Lifetimes: lifetimes,
   Caps: caps,
+  'Ways to sign in': signInMethods,
   HTTP: http,
   Limits: limits,
   'Sign-in': signIn,

@@ -1,15 +1,16 @@
 // survey-auth demo: the whole service with a user, apps, surveys and an example third-party app, on this machine only.
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { type HeldPort, holdPort, letGo, type PortVariable } from '../compose/listen.js'
 import type { SurveyOperator } from '../compose/operator.js'
 import type { Running } from '../compose/running.js'
 import { type Config, type Environment, readConfig } from '../config.js'
-import { authorize } from '../demo/authorize.js'
+import { authorize, byPassword } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
+import { type Handoff, holdHandoff } from '../demo/handoff.js'
 import { whyNoDemo } from '../demo/known-account.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
@@ -41,11 +42,18 @@ type StartExample = (options: { baseUrl: string; appid: string; secret: string; 
 export function addDemoCommand(program: Command): void {
   group(program, 'demo', {
     about: 'try everything: service, user, apps, surveys and an example third-party app; data in DATA_DIR/demo',
-    examples: ['demo', 'demo   # HOST and PORT are honoured; HOST must be loopback'],
-  }).action(demo)
+    examples: ['demo', 'demo --sign-in handoff', 'demo   # HOST and PORT are honoured; HOST must be loopback'],
+  })
+    .addOption(
+      new Option(
+        '--sign-in <way>',
+        'handoff: users sign in at an example platform, to which the service hands over',
+      ).choices(['handoff']),
+    )
+    .action(demo)
 }
 
-async function demo(): Promise<void> {
+async function demo({ signIn }: { readonly signIn?: 'handoff' }): Promise<void> {
   const whyNot = whyNoDemo(process.env)
   if (whyNot) {
     const text = `the demo has an account whose password is public, and ${whyNot}`
@@ -57,19 +65,23 @@ async function demo(): Promise<void> {
   const appPort = await holdFree('127.0.0.1', DEFAULT_APP_PORT, 'PORT')
   appPort.socket.unref() // if the start fails
   const redirectUri = `http://127.0.0.1:${appPort.port}/callback`
-  const { config, running } = await startOnFreePorts()
+  const handoff = signIn && (await holdHandoff(holdFree))
+  const { config, running } = await startOnFreePorts(handoff)
   try {
     const { seed } = await import('../demo/seed.js') // loads zod: only here
     const seeded = await seed(clientsOf(running), redirectUri)
-    const credentials = await authorize(running, seeded.pasted, redirectUri)
+    const platform = await handoff?.start(running)
+    const credentials = await authorize(running, seeded.pasted, redirectUri, platform?.signIn ?? byPassword)
     await letGo(appPort)
     const example = await startExample({ baseUrl: running.url, ...seeded.clicked, port: appPort.port })
     const { codeTtlSeconds, dataDir } = config
-    const text = { url: running.url, appUrl: example.url, redirectUri, seeded, credentials, codeTtlSeconds, dataDir }
+    const place = { url: running.url, appUrl: example.url, redirectUri, platform: platform?.shown }
+    const text = { ...place, seeded, credentials, codeTtlSeconds, dataDir }
     const told = untilToldToStop() // before anybody can read how to end it
     process.stdout.write(guide(text, { isColored: process.stdout.isTTY === true && !process.env.NO_COLOR }))
     await told
     await example.close()
+    await platform?.close()
   } finally {
     await running.close()
   }
@@ -87,10 +99,12 @@ function clientsOf({ client }: Running): SurveyOperator {
 }
 
 /** Looks for free ports again when another program was faster in taking them. */
-async function startOnFreePorts(): Promise<{ readonly config: Config; readonly running: Running }> {
+async function startOnFreePorts(
+  handoff: Handoff | undefined,
+): Promise<{ readonly config: Config; readonly running: Running }> {
   const { start } = await import('../compose/start.js') // heavy: only here
   for (let tries = 1; ; tries += 1) {
-    const config = readConfig(await demoEnvironment(process.env))
+    const config = readConfig(await demoEnvironment({ ...process.env, ...handoff?.environment(process.env) }))
     try {
       return { config, running: await start('all', config) }
     } catch (error) {

@@ -15,12 +15,25 @@ export interface Credentials {
   readonly openid: string
 }
 
+/** Of a new session; anybody may sign in as the demo user. */
+export type SignIn = (running: Running) => Promise<string>
+
+export const byPassword: SignIn = async (running) => {
+  const { username, password } = DEMO_USER
+  const account = running.client(AccountService, 'gateway')
+  return (await account.signIn({ username, password, source: '127.0.0.1' })).sessionToken
+}
+
 /** Confirms three times: for the access token, for the refresh token, and a code that is left to be exchanged by hand. */
-export async function authorize(running: Running, app: SeededApp, redirectUri: string): Promise<Credentials> {
+export async function authorize(
+  running: Running,
+  app: SeededApp,
+  redirectUri: string,
+  signIn: SignIn,
+): Promise<Credentials> {
   const account = running.client(AccountService, 'gateway')
   const token = running.client(TokenService, 'gateway')
-  const { username, password } = DEMO_USER
-  const { sessionToken } = await account.signIn({ username, password, source: '127.0.0.1' })
+  const sessionToken = await signIn(running)
 
   async function confirm(): Promise<string> {
     const request = { sessionToken, requestId: randomUUID(), appid: app.appid, redirectUri, scope: 'snsapi_user' }

@@ -3,6 +3,7 @@ import { displayDuration } from '../../gateway/pages/display.js'
 import { packageFile } from '../package-root.js'
 import { inShell } from '../shell.js'
 import type { Credentials } from './authorize.js'
+import type { PlatformUser, ShownPlatform } from './handoff.js'
 import { DEMO_USER } from './known-account.js'
 import type { Seeded } from './seed.js'
 
@@ -10,6 +11,8 @@ export interface GuideInput {
   readonly url: string
   readonly appUrl: string
   readonly redirectUri: string
+  /** Where users sign in; here if undefined. */
+  readonly platform: ShownPlatform | undefined
   readonly seeded: Seeded
   readonly credentials: Credentials
   readonly codeTtlSeconds: number
@@ -19,7 +22,7 @@ export interface GuideInput {
 type Parameters = Readonly<Record<string, string | number>>
 
 export function guide(input: GuideInput, style: { readonly isColored: boolean }): string {
-  const { url, appUrl, redirectUri, seeded, credentials, codeTtlSeconds } = input
+  const { url, appUrl, redirectUri, platform, seeded, credentials, codeTtlSeconds } = input
   const { appid, secret } = seeded.pasted
   const { code, accessToken, refreshToken, openid } = credentials
   const bold = (text: string) => (style.isColored ? `\u001b[1m${text}\u001b[22m` : text)
@@ -41,10 +44,9 @@ ${bold('survey-auth demo')}
 
 ${bold('1. Click through it')}
    Open   ${link(appUrl)}
-   This is the example third-party app. It sends you to the authorization page, where you sign in as
+   This is the example third-party app. It sends you to the authorization page, ${platform ? 'which hands over to the platform, where you sign in as' : 'where you sign in as'}
 
-     username   ${DEMO_USER.username}
-     password   ${DEMO_USER.password}
+${accounts(platform)}
 
    and confirm; the app then shows what it may read. To see what you have granted, and to end it: ${link(`${url}/connect/apps`)}
 
@@ -77,12 +79,43 @@ ${curl('/api/oauth2/user', { ...data, openid })}
 ${curl('/api/surveys', { ...data, openid })}
 
 ${curl(`/api/surveys/${seeded.surveyId}`, data)}
-
-${bold('3. Look behind it')}
+${platform ? `\n${bold('3. Be the platform')}\n${byHand(platform, link)}` : ''}
+${bold(`${platform ? 4 : 3}. Look behind it`)}
    ${command} grant list
    ${command} audit list
 
 Ctrl-C ends the demo. Its data stays in ${input.dataDir}; delete the folder to start afresh.
+`
+}
+
+function accounts(platform: ShownPlatform | undefined): string {
+  if (!platform) return `     username   ${DEMO_USER.username}\n     password   ${DEMO_USER.password}`
+  const { known, stranger } = platform
+  const account = ({ name, password }: PlatformUser) => `     name ${name.padEnd(6)} password ${password}`
+  return `${account(known)}\n${account(stranger)}   who is nobody here yet`
+}
+
+/** What the platform does when somebody signs in there, as lines to paste. */
+function byHand({ url, rpcAddress, stranger }: ShownPlatform, link: (text: string) => string): string {
+  const { externalId, nickname } = stranger
+  const call = (method: string, message: Readonly<Record<string, string>>) => {
+    const json = JSON.stringify({ signInChallenge: '$CHALLENGE', ...message }).replaceAll('"', '\\"')
+    const [socket, base] = rpcAddress.startsWith('unix:')
+      ? [` --unix-socket ${inShell(rpcAddress.slice('unix:'.length))}`, 'http://localhost']
+      : ['', rpcAddress]
+    return `curl -s${socket} ${base}/surveyauth.v1.SignInService/${method} -H 'content-type: application/json' -d "${json}"`
+  }
+  return `   At the platform itself, ${link(url)}, you are signed in too, and can sign out everywhere. What access apps have stays.
+   Open the app in a private window, press Connect, and do not sign in: the address of the platform's page has a sign_in_challenge.
+   These two calls are all that the platform makes:
+
+CHALLENGE=the_sign_in_challenge_of_the_address
+
+${call('GetSignInRequest', {})}
+
+${call('AcceptSignIn', { externalId, nickname })}
+
+   Open its redirectTo in the same browser, within a minute: ${nickname} is signed in.
 `
 }
 

@@ -6,9 +6,10 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import type { Reply } from '../harness/http.js'
 import { createProcess } from '../harness/process.js'
 import { spawnServe } from '../harness/spawn.js'
-import { Visitor } from '../harness/visitor.js'
+import { formWith, Visitor } from '../harness/visitor.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
@@ -35,9 +36,15 @@ async function startDemo(dataDir: string, env: Readonly<Record<string, string>> 
   return demo
 }
 
-async function openDemo(dataDir: string, env: Readonly<Record<string, string>> = {}): Promise<Demo> {
+async function openDemo(
+  dataDir: string,
+  env: Readonly<Record<string, string>> = {},
+  options: readonly string[] = [],
+): Promise<Demo> {
   const { PATH = '', HOME = '' } = process.env
-  const child = spawn(process.execPath, [PROGRAM, 'demo'], { env: { PATH, HOME, DATA_DIR: dataDir, ...env } })
+  const child = spawn(process.execPath, [PROGRAM, 'demo', ...options], {
+    env: { PATH, HOME, DATA_DIR: dataDir, ...env },
+  })
   let output = ''
   const guide = await new Promise<string>((resolve, reject) => {
     const collect = (chunk: Buffer) => {
@@ -61,7 +68,7 @@ async function openDemo(dataDir: string, env: Readonly<Record<string, string>> =
 /** Runs every printed curl line in a shell, in order; returns the answers. */
 async function paste(guide: string): Promise<{ code: string; data: Record<string, unknown> }[]> {
   const answers = []
-  for (const line of guide.match(/^curl .*$/gm) ?? []) {
+  for (const line of guide.match(/^curl -s 'http.*$/gm) ?? []) {
     const { stdout } = await run('sh', ['-c', line])
     answers.push(JSON.parse(stdout))
   }
@@ -239,3 +246,44 @@ test.each([
   const place = await createProcess({ NODE_ENV: '', [variable]: value })
   expect((await place.run(['demo'])).exitCode).toBe(78)
 })
+
+test('with --sign-in handoff, users sign in at the example platform, or by two pasted calls, and everything else is as without', async () => {
+  const folder = temporaryFolder()
+  const demo = await openDemo(folder, {}, ['--sign-in', 'handoff'])
+  onTestFinished(async () => void (await demo.kill()))
+  const { guide } = demo
+  expect(await paste(guide)).toMatchObject(everyEndpoint)
+  const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
+  const [appsUrl = ''] = guide.match(/http:\S+\/connect\/apps/) ?? []
+  const [platformUrl = ''] = guide.match(/http:\S+(?=, you are signed in too)/) ?? []
+  const atApp = new Visitor(appUrl)
+  const atPlatform = new Visitor(platformUrl)
+  const atService = new Visitor(new URL(appsUrl).origin)
+  const toPlatform = async () => {
+    const toService = await locationOf(atApp.request('/connect'))
+    return locationOf(atService.request(toService.pathname + toService.search))
+  }
+  const there = await toPlatform()
+  const page = await atPlatform.open(there.pathname + there.search)
+  const form = formWith(page, 'password')
+  if (!form) throw new Error(`nobody signs in on: ${page.text}`)
+  const back = await locationOf(atPlatform.submit(page, form, { name: 'ming', password: 'ming-password' }))
+  const consent = await atService.open(back.pathname + back.search)
+  expect(consent.html.text).toContain('小明')
+  const toApp = await locationOf(atService.decide(consent, 'confirm'))
+  expect((await atApp.open(toApp.pathname + toApp.search)).html.text).toContain('小明')
+
+  atService.cookies.clear()
+  const CHALLENGE = (await toPlatform()).searchParams.get('sign_in_challenge') ?? ''
+  const [get = '', accept = ''] = guide.match(/^curl .*SignInService.*$/gm) ?? []
+  const call = async (line: string) =>
+    JSON.parse((await run('sh', ['-c', line], { env: { ...process.env, CHALLENGE } })).stdout)
+  expect(await call(get)).toMatchObject({ state: 'SIGN_IN_STATE_PENDING', appName: 'Harvest' })
+  const again = new URL((await call(accept)).redirectTo)
+  expect((await atService.open(again.pathname + again.search)).html.text).toContain('Lan')
+  expect(await demo.stop()).toBe(0)
+})
+
+async function locationOf(answer: Promise<Reply>): Promise<URL> {
+  return new URL((await answer).headers.get('location') ?? '')
+}

@@ -6,6 +6,7 @@ import { start } from '../../bin/compose/start.js'
 import { type Config, readConfig } from '../../bin/config.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { SignInService } from '../../gen/surveyauth/v1/sign_in_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { borrowMigratedDatabase } from '../postgres/shared-cluster.js'
@@ -116,6 +117,7 @@ async function backendOf(
     admin: token.client(AdminService, 'operator'),
     survey: survey.client(SurveyService, 'operator'),
     token: token.client(TokenService, 'verifier'),
+    signIn: token.client(SignInService, 'sign_in'),
     asGateway: {
       token: gateway.client(TokenService, 'gateway'),
       account: gateway.client(AccountService, 'gateway'),

@@ -5,6 +5,7 @@ import { expect } from 'vitest'
 import { surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import type { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import type { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import type { SignInService } from '../../gen/surveyauth/v1/sign_in_service_pb.js'
 import type { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Clock } from './clock.js'
@@ -37,6 +38,8 @@ export interface Backend {
   readonly admin: Client<typeof AdminService>
   readonly survey: Client<typeof SurveyService>
   readonly token: Client<typeof TokenService>
+  /** A platform's, which signs users in at its own page. */
+  readonly signIn: Client<typeof SignInService>
   /** What the pages call, for suites that have no time for pages. */
   readonly asGateway: { readonly token: Client<typeof TokenService>; readonly account: Client<typeof AccountService> }
   /** Everything logged so far. */
