@@ -11,14 +11,16 @@ export function addDoctorCommand(program: Command): void {
   command(program, 'doctor', {
     about:
       'check configuration, files, databases, disk, clock and addresses, and whether the server is ready; exit 1 when something is wrong',
-    examples: ['doctor', 'doctor --json'],
-  }).action(doctor)
+    examples: ['doctor', 'doctor --json', 'doctor --online'],
+  })
+    .option('--online', 'also ask each OpenID Provider; nothing else goes beyond this deployment')
+    .action(doctor)
 }
 
 type Finding = Verdict & { readonly check: string }
 
-async function doctor({ json }: Json): Promise<void> {
-  const findings = await examine()
+async function doctor({ json, online }: Json & { readonly online?: true }): Promise<void> {
+  const findings = await examine(online === true)
   printRows(findings, ['check', 'state', 'detail'], { json })
   const wrong = findings.filter(({ state }) => state === 'wrong').length
   if (wrong === 0) return
@@ -26,7 +28,7 @@ async function doctor({ json }: Json): Promise<void> {
   process.exitCode = EXIT.failure
 }
 
-async function examine(): Promise<Finding[]> {
+async function examine(isOnline: boolean): Promise<Finding[]> {
   let config: Config
   try {
     config = readConfig(process.env, RPC_ADDRESSES)
@@ -40,5 +42,17 @@ async function examine(): Promise<Finding[]> {
     const verdict = await run(config)
     if (verdict) findings.push({ check, ...verdict })
   }
-  return findings
+  return isOnline ? [...findings, ...(await examineProviders(config))] : findings
+}
+
+async function examineProviders({ oidcProvidersFile, publicUrl }: Config): Promise<Finding[]> {
+  const { readOidcProviders } = await import('../oidc-providers.js') // heavy, as is the next one: only here
+  const { checkProvider } = await import('../doctor/provider.js')
+  const providers = readOidcProviders(oidcProvidersFile)
+  return Promise.all(
+    providers.map(async (settings) => ({
+      check: `provider ${settings.id}`,
+      ...(await checkProvider(settings, publicUrl.origin)),
+    })),
+  )
 }

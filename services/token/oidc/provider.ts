@@ -99,7 +99,7 @@ const REAUTHENTICATED_SECONDS = 300
 const SUBJECT = /^\P{Cc}{1,255}$/u // OpenID Connect Core §2: at most 255 characters
 const LONGEST_SID = 255
 /** Algorithms of ID tokens that are taken: asymmetric ones only. */
-const SIGNING_ALGORITHMS = [
+export const SIGNING_ALGORITHMS = [
   'RS256',
   'PS256',
   'ES256',
