@@ -99,15 +99,13 @@ test.each<[string, Attack, number, string]>([
   [
     'an ID token signed with a key that it does not publish',
     async ({ hostile, issuer }) => {
-      const published = hostile.server
-      hostile.server = await startSigner()
-      hostile.server.issuer.url = issuer
-      hostile.server.service.on('beforeTokenSigning', ({ payload }) =>
-        Object.assign(payload, { aud: 'surveys', nonce: hostile.nonce }),
-      )
-      hostile.server.service.once('beforeResponse', () => {
-        hostile.server = published
+      const other = await startSigner()
+      other.issuer.url = issuer
+      const claims = { aud: 'surveys', sub: 'u-1', nonce: hostile.nonce }
+      const forged = await other.issuer.buildToken({
+        scopesOrTransform: (_, payload) => Object.assign(payload, claims),
       })
+      hostile.server.service.once('beforeResponse', ({ body }) => Object.assign(body as object, { id_token: forged }))
     },
     503,
     'keys_changed',
