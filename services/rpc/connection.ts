@@ -1,0 +1,82 @@
+// A connection to another process: how grpc-js makes it, and how it is asked whether the process serves.
+import { isIP } from 'node:net'
+import { checkServerIdentity } from 'node:tls'
+import * as grpc from '@grpc/grpc-js'
+import { type Address, hostInUrl } from './address.js'
+import type { TlsMaterial } from './listener.js'
+
+export interface ConnectionOptions {
+  readonly address: Address
+  /** PEM texts; needed for an address of kind `tls`. */
+  readonly tls: (() => TlsMaterial) | undefined
+  /** Largest response, in bytes. */
+  readonly maxResponseBytes: number
+}
+
+/** Flow-control window of a peer, in bytes. The answers of one moment fit in it, so that none waits for a turn. */
+const WINDOW_BYTES = 4 * 1024 * 1024
+const HEALTH_TIMEOUT_MS = 1_000
+const HANGS = 'it does not answer health checks: see its /readyz'
+const SERVES_NOT = 'its health check says NOT_SERVING'
+/** The TLS server name sent for an IP address, which must not be sent as one (RFC 6066 §3; Node 26 insists). */
+const NO_NAME = 'ip.invalid'
+/** `status: SERVING` */
+const SERVING = Buffer.from([0x08, 0x01])
+
+export function target(address: Address): string {
+  if (address.kind === 'unix') return `unix:${address.path}`
+  return `${hostInUrl(address.host)}:${address.port}`
+}
+
+export function connect(options: ConnectionOptions, credentials: grpc.ChannelCredentials): grpc.Client {
+  return new grpc.Client(target(options.address), credentials, {
+    'grpc.max_receive_message_length': options.maxResponseBytes,
+    'grpc.initial_reconnect_backoff_ms': 50,
+    'grpc.min_reconnect_backoff_ms': 50,
+    'grpc.max_reconnect_backoff_ms': 1_000,
+    // A peer that vanished without a word is noticed within two seconds, even while no answer is due.
+    'grpc.keepalive_time_ms': 1_000,
+    'grpc.keepalive_timeout_ms': 1_000,
+    'grpc.keepalive_permit_without_calls': 1,
+    'grpc.enable_retries': 0,
+    'grpc.use_local_subchannel_pool': 1,
+    'grpc-node.flow_control_window': WINDOW_BYTES,
+    ...(options.address.kind === 'tls' &&
+      isIP(options.address.host) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
+  })
+}
+
+/** Reads the certificates. */
+export function credentials({ address, tls }: ConnectionOptions): grpc.ChannelCredentials {
+  if (address.kind !== 'tls') return grpc.credentials.createInsecure()
+  if (!tls) throw new Error('a TLS address needs certificates')
+  const { ca, key, cert } = tls()
+  // The certificate is checked against the address, whatever server name was sent.
+  return grpc.credentials.createSsl(Buffer.from(ca), Buffer.from(key), Buffer.from(cert), {
+    checkServerIdentity: (_name, certificate) => checkServerIdentity(address.host, certificate),
+  })
+}
+
+/** What grpc-js puts around the cause of a failed connection. */
+const AROUND_THE_CAUSE = /^No connection established\. Last error: (Error: )?|\.? Resolution note: $/g
+
+/**
+ * undefined when the server says within a second, by `grpc.health.v1`, that it serves; otherwise what is known. The request is empty,
+ * and field 1 of the response is the status.
+ */
+export function whyNotServing(client: grpc.Client): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    client.makeUnaryRequest(
+      '/grpc.health.v1.Health/Check',
+      (empty: Buffer) => empty,
+      (bytes) => bytes.equals(SERVING),
+      Buffer.alloc(0),
+      { deadline: Date.now() + HEALTH_TIMEOUT_MS },
+      (error, isServing) => {
+        if (error?.code === grpc.status.DEADLINE_EXCEEDED) resolve(HANGS)
+        else if (error) resolve(error.details.replace(AROUND_THE_CAUSE, ''))
+        else resolve(isServing ? undefined : SERVES_NOT)
+      },
+    )
+  })
+}

@@ -1,0 +1,194 @@
+// One stream of MultiplexService, as its client sees it. Calls made within two turns of the event loop travel together.
+import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import * as grpc from '@grpc/grpc-js'
+import {
+  type MultiplexedCall,
+  MultiplexRequestSchema,
+  type MultiplexResponse,
+  MultiplexService,
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
+import { afterNextTurn } from '../storage/queue.js'
+import { inBatches } from './batches.js'
+import type { Deadline } from './deadlines.js'
+import { pathOf } from './dispatcher.js'
+
+/** A request message carries calls of up to this many bytes, or a single larger one. */
+const BATCH_BYTES = 32 * 1024
+/** More than the tags, lengths and numbers of a call and of its message. */
+const CALL_BYTES = 64
+/**
+ * A connection that is not established by then is tried again. grpc-js puts no limit on an attempt, and Node may never hear
+ * again of one that the other side accepts and then resets or forgets.
+ */
+const CONNECT_ANEW_MS = 3_000
+
+/** A call that has not ended. */
+export interface Pending {
+  readonly method: DescMethod
+  /** Not encoded yet. */
+  readonly request: Message
+  readonly requestId: string
+  readonly traceparent: string
+  readonly deadline: Deadline
+  readonly onSettled: () => void
+  readonly resolve: (message: Message) => void
+  readonly reject: (error: unknown) => void
+  stream: MultiplexStream
+  /** Its id on that stream. */
+  id: number
+  timesSent: number
+}
+
+interface StreamOptions {
+  readonly peer: string
+  readonly maxRequestBytes: number
+  readonly onConnected: () => void
+  readonly onResponse: (response: MultiplexResponse) => void
+  readonly onEnded: (status: grpc.StatusObject) => void
+  /** Called when no connection was established in time. */
+  readonly onNotConnected: () => void
+  /** Called for a call that cannot be sent. */
+  readonly onUnencodable: (pending: Pending, error: unknown) => void
+}
+
+/** One stream of a connection, with its pending calls. */
+export class MultiplexStream {
+  /**
+   * By id. Not a Map: its table is copied after as many deletions as it has room, and what the garbage collector has once moved to
+   * the old generation keeps every later table alive, with the requests in it.
+   */
+  readonly pending: Record<number, Pending> = {}
+  #nextId = 0
+  readonly client: grpc.Client
+  readonly #options: StreamOptions
+  /** Takes MultiplexRequests as bytes. */
+  readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
+  /** Calls not sent yet; at first they wait for the connection. */
+  #unsent: Pending[] = []
+  #isScheduled = false
+  #isConnected = false
+  #isDraining = false
+
+  constructor(client: grpc.Client, options: StreamOptions) {
+    const { multiplex } = MultiplexService.method
+    this.client = client
+    this.#options = options
+    this.#call = client.makeBidiStreamRequest(
+      pathOf(multiplex),
+      (bytes: Buffer) => bytes,
+      (bytes: Buffer) => fromBinary(multiplex.output, bytes),
+      new grpc.Metadata({ waitForReady: true }),
+    )
+    const connecting = setTimeout(options.onNotConnected, CONNECT_ANEW_MS).unref()
+    this.#call.on('metadata', () => {
+      clearTimeout(connecting)
+      this.#isConnected = true
+      options.onConnected()
+      this.#flush()
+    })
+    this.#call.on('data', options.onResponse)
+    this.#call.on('error', () => undefined) // `status` follows and says the same
+    this.#call.on('status', (status: grpc.StatusObject) => {
+      clearTimeout(connecting)
+      this.#isConnected = false
+      options.onEnded(status)
+    })
+  }
+
+  send(pending: Pending): void {
+    pending.id = this.#nextId
+    this.#nextId = (this.#nextId + 1) >>> 0 // a uint32
+    this.pending[pending.id] = pending
+    this.#unsent.push(pending)
+    if (this.#isScheduled) return
+    this.#isScheduled = true // together with what is called in one more turn
+    afterNextTurn(() => {
+      this.#isScheduled = false
+      this.#flush()
+    })
+  }
+
+  /** The pending calls, in the order they were sent. */
+  calls(): Pending[] {
+    return Object.values(this.pending)
+  }
+
+  isEmpty(): boolean {
+    for (const _ in this.pending) return false
+    return true
+  }
+
+  /** False when it was forgotten before. */
+  forget({ id }: Pending): boolean {
+    return this.pending[id] !== undefined && delete this.pending[id]
+  }
+
+  tellGivenUp(id: number): void {
+    const message = create(MultiplexRequestSchema, { givenUp: [id] })
+    if (this.#isConnected) this.#call.write(Buffer.from(toBinary(MultiplexRequestSchema, message)))
+  }
+
+  /** Ends the stream once its calls have ended. */
+  drain(): void {
+    this.#isDraining = true
+    this.endWhenDrained()
+  }
+
+  endWhenDrained(): void {
+    if (this.#isDraining && this.isEmpty()) this.#call.end()
+  }
+
+  cancel(): void {
+    this.#call.cancel()
+  }
+
+  /** Sends what is not sent yet and still wanted, in messages that the server accepts. */
+  #flush(): void {
+    if (!this.#isConnected) return
+    const sentMs = performance.now()
+    const calls = this.#unsent.filter(({ id, deadline }) => this.pending[id] && sentMs < deadline.atMs)
+    this.#unsent = []
+    const encoded = calls.flatMap((pending) => this.#encoded(pending, sentMs) ?? [])
+    const maxBytes = Math.min(BATCH_BYTES, this.#options.maxRequestBytes)
+    for (const batch of inBatches(encoded, { maxBytes, sizeOf })) this.#write(batch)
+    this.endWhenDrained()
+  }
+
+  /** undefined when it cannot be sent, of which its caller is told. */
+  #encoded(pending: Pending, sentMs: number): MultiplexedCall | undefined {
+    const { id, method, request, requestId, traceparent } = pending
+    pending.timesSent += 1
+    try {
+      return {
+        $typeName: 'surveyauth.internal.v1.MultiplexedCall',
+        id,
+        method: pathOf(method),
+        request: toBinary(method.input, request),
+        timeoutMs: Math.max(1, Math.floor(pending.deadline.atMs - sentMs)),
+        requestId,
+        traceparent,
+      }
+    } catch (error) {
+      this.#options.onUnencodable(pending, error)
+      return undefined
+    }
+  }
+
+  #write(calls: MultiplexedCall[]): void {
+    const { peer, maxRequestBytes, onUnencodable } = this.#options
+    const bytes = toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, { calls }))
+    const pending = calls[0] && this.pending[calls[0].id]
+    if (bytes.length <= maxRequestBytes || !pending) {
+      this.#call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))
+      return
+    }
+    const text = `the request has ${bytes.length} bytes, ${peer} takes ${maxRequestBytes}` // it is one call: see sizeOf
+    onUnencodable(pending, new ConnectError(text, Code.ResourceExhausted))
+  }
+}
+
+/** At least as many bytes as the call takes in a message, with what the message has besides; its texts are ASCII. */
+function sizeOf({ method, request, requestId, traceparent }: MultiplexedCall): number {
+  return method.length + request.length + requestId.length + traceparent.length + CALL_BYTES
+}
