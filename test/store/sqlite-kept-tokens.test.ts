@@ -1,6 +1,7 @@
 // Access tokens that were looked up are kept in memory, and must equal the database, whoever writes to it.
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { foreignWrites } from '../../services/storage/sqlite/kept.js'
 import { openDatabase } from '../../services/storage/sqlite/open.js'
 import { KeptTokens } from '../../services/token/store/sqlite/kept-tokens.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -46,6 +47,21 @@ test('a profile that another process changes is found by the next lookup', async
   for (const nickname of ['one', 'another']) {
     await commandLine.updateUser('user_ann', { nickname }, NOW, byOperator)
     expect(await server.findAccessToken(presented(accessTokenHash))).toMatchObject({ nickname })
+  }
+})
+
+test('what another process has written is known from the next callback of the event loop on', async () => {
+  const path = file()
+  const [db, other] = [openDatabase(path), openDatabase(path)]
+  onTestFinished(() => [db, other].forEach((one) => void one.close()))
+  const haveOthersWritten = foreignWrites(db)
+  for (const isWritten of [true, true, false, true]) {
+    if (isWritten) other.exec('CREATE TABLE IF NOT EXISTS written (n); INSERT INTO written VALUES (1)')
+    expect([haveOthersWritten(), haveOthersWritten()]).toEqual([isWritten, false])
+    if (isWritten) other.exec('INSERT INTO written VALUES (2)') // after the look of this callback
+    await new Promise(setImmediate)
+    expect(haveOthersWritten()).toBe(isWritten)
+    await new Promise(setImmediate)
   }
 })
 

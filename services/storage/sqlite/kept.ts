@@ -1,8 +1,8 @@
 // What was read from a database, kept until it may have changed. It is never stale:
 // - Our own writes run on the same connection. They forget what they alter in the middle of their transaction, and no read runs
 //   between that and the COMMIT, since both are synchronous on one thread.
-// - Writes by other processes (the command line, a second server) show in SQLite's `data_version`, which each lookup asks for
-//   first. That takes a fifth of the time of reading a row.
+// - Writes by other processes (the command line, a second server) show in SQLite's `data_version`. It is asked for once for all
+//   lookups of one callback of the event loop: whatever they are for was read from its socket before that callback began.
 import { BoundedMap } from '../bounded-map.js'
 import type { Connection } from './open.js'
 
@@ -10,7 +10,14 @@ import type { Connection } from './open.js'
 export function foreignWrites(db: Connection): () => boolean {
   const dataVersion = db.prepare<[], number>('PRAGMA data_version').pluck()
   let seen = dataVersion.get()
+  let isAsked = false
+  const askAgain = () => {
+    isAsked = false
+  }
   return () => {
+    if (isAsked) return false
+    isAsked = true
+    process.nextTick(askAgain) // which runs before anything else is read
     const version = dataVersion.get()
     const hasChanged = version !== seen
     seen = version
