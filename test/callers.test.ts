@@ -43,6 +43,7 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'AccountService.ChangePassword': ['gateway'],
   'AccountService.EndProviderSessions': ['gateway'],
   'AccountService.ListConnectedApps': ['gateway'],
+  'AccountService.GetAppLogo': ['gateway'],
   'AccountService.DisconnectApp': ['gateway'],
   'SurveyService.GetSurvey': ['gateway', 'verifier'],
   'SurveyService.ListSurveys': ['gateway', 'verifier'],

@@ -6,19 +6,20 @@ import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/opera
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { dateOf, message, printJson, printPages, printRow, printRows } from '../output.js'
 import { command, group, type Json } from './command.js'
+import { readLogo } from './input.js'
 import { repeatable, wholeNumber } from './options.js'
 
-interface CreateOptions extends Json {
-  readonly name: string
-  readonly redirectUri: string[]
-  readonly requireSecretOnRefresh?: true
-  readonly requirePkce?: true
-}
-interface UpdateOptions extends Json {
+/** False: to be removed, or not to hold. */
+interface AppOptions extends Json {
   readonly name?: string
   readonly redirectUri?: string[]
   readonly requireSecretOnRefresh?: boolean
   readonly requirePkce?: boolean
+  readonly homePage?: string | false
+  readonly description?: string | false
+  readonly contact?: string | false
+  readonly privacyLink?: string | false
+  readonly logo?: string | false
 }
 interface SecretOptions extends Json {
   readonly name: string
@@ -33,7 +34,7 @@ export function addAppCommands(program: Command): void {
     examples: ['app list', 'app secret add app_k3J… --name 2027 --expires-in-days 365'],
   })
 
-  command(app, 'create', {
+  const create = command(app, 'create', {
     about: 'register an app; its first secret is shown this once',
     examples: ['app create --name "Field Notes" --redirect-uri https://app.example.com/callback'],
   })
@@ -41,7 +42,8 @@ export function addAppCommands(program: Command): void {
     .requiredOption('--redirect-uri <address>', 'callback address, compared byte for byte; repeatable', repeatable)
     .option('--require-secret-on-refresh', 'refuse refreshes that do not carry a secret')
     .option('--require-pkce', 'refuse authorizations that do not carry a code_challenge')
-    .action(createApp)
+  for (const [flags, about] of FACE) create.option(flags, about)
+  create.action(createApp)
 
   command(app, 'list', { about: 'all apps', examples: ['app list', 'app list --json'] }).action(listApps)
 
@@ -50,9 +52,12 @@ export function addAppCommands(program: Command): void {
     examples: ['app show app_k3J…'],
   }).action(showApp)
 
-  command(app, 'update <appid>', {
+  const update = command(app, 'update <appid>', {
     about: 'change what is given; callback addresses are replaced as a whole, and unused codes for those removed end',
-    examples: ['app update app_k3J… --redirect-uri https://app.example.com/v2/callback'],
+    examples: [
+      'app update app_k3J… --redirect-uri https://app.example.com/v2/callback',
+      'app update app_k3J… --logo logo.svg --privacy-link https://app.example.com/privacy --no-contact',
+    ],
   })
     .option('--name <name>', 'new name')
     .option('--redirect-uri <address>', 'new callback address; repeatable', repeatable)
@@ -60,7 +65,11 @@ export function addAppCommands(program: Command): void {
     .option('--no-require-secret-on-refresh', 'accept refreshes without a secret')
     .option('--require-pkce', 'refuse authorizations that do not carry a code_challenge')
     .option('--no-require-pkce', 'accept authorizations without one')
-    .action(updateApp)
+  for (const [flags, about] of FACE) {
+    const [name = ''] = flags.slice(2).split(' ')
+    update.option(flags, about).option(`--no-${name}`, 'remove it')
+  }
+  update.action(updateApp)
 
   command(app, 'disable <appid>', {
     about: 'refuse the app and all its tokens from the next request on',
@@ -74,6 +83,15 @@ export function addAppCommands(program: Command): void {
 
   addSecretCommands(app)
 }
+
+/** How an app presents itself to users. */
+const FACE = [
+  ['--home-page <address>', 'address of its home page, https'],
+  ['--description <text>', 'what it does, in a sentence'],
+  ['--contact <text>', 'how to reach its owner'],
+  ['--privacy-link <address>', 'address of its privacy policy, https'],
+  ['--logo <file>', 'PNG, WebP or SVG, at most 48 KiB'],
+] as const
 
 function addSecretCommands(app: Command): void {
   const secret = group(app, 'secret', {
@@ -103,7 +121,7 @@ function addSecretCommands(app: Command): void {
     .action(revokeSecret)
 }
 
-async function createApp(options: CreateOptions): Promise<void> {
+async function createApp(options: AppOptions): Promise<void> {
   const request = fieldsOf(options)
   const { json } = options
   const { app, secret, secretId } = await asOperator(({ admin }) => admin.createApp(request), { creates: true })
@@ -128,7 +146,7 @@ async function showApp(appid: string, options: Json): Promise<void> {
   printSecrets(app, options)
 }
 
-async function updateApp(appid: string, options: UpdateOptions, command: Command): Promise<void> {
+async function updateApp(appid: string, options: AppOptions, command: Command): Promise<void> {
   const change = fieldsOf(options)
   if (Object.keys(change).length === 0)
     command.error('error: nothing to change: give --name, --redirect-uri, or another option that --help shows')
@@ -137,12 +155,25 @@ async function updateApp(appid: string, options: UpdateOptions, command: Command
 }
 
 /** The fields of a request that are given. */
-function fieldsOf({ name, redirectUri, requireSecretOnRefresh, requirePkce }: UpdateOptions) {
+function fieldsOf(options: AppOptions) {
+  const { name, redirectUri, requireSecretOnRefresh, requirePkce } = options
+  const face = faceOf(options)
   return {
+    ...(Object.keys(face).length > 0 && { face }),
     ...(name !== undefined && { name }),
     ...(redirectUri !== undefined && { redirectUris: redirectUri }),
     ...(requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: requireSecretOnRefresh }),
     ...(requirePkce !== undefined && { requiresPkce: requirePkce }),
+  }
+}
+
+function faceOf({ homePage, description, contact, privacyLink, logo }: AppOptions) {
+  return {
+    ...(homePage !== undefined && { homePage: homePage || '' }),
+    ...(description !== undefined && { description: description || '' }),
+    ...(contact !== undefined && { contact: contact || '' }),
+    ...(privacyLink !== undefined && { privacyLink: privacyLink || '' }),
+    ...(logo !== undefined && { logo: logo === false ? new Uint8Array() : readLogo(logo) }),
   }
 }
 
@@ -203,6 +234,11 @@ function appRow(app: App) {
     disabled: app.disabled,
     requires_secret_on_refresh: app.requiresSecretOnRefresh,
     requires_pkce: app.requiresPkce,
+    home_page: app.face?.homePage ?? '',
+    description: app.face?.description ?? '',
+    contact: app.face?.contact ?? '',
+    privacy_link: app.face?.privacyLink ?? '',
+    logo_hash: app.face?.logoHash ?? '',
     created_at: dateOf(app.createTime),
   }
 }

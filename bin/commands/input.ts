@@ -1,5 +1,6 @@
 // What commands read: files, or standard input, as text.
-import { createReadStream, statSync } from 'node:fs'
+import { createReadStream, readFileSync, statSync } from 'node:fs'
+import { logoOf } from '../../services/token/logo.js'
 import { errorCode, isOfSystem, unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
@@ -45,4 +46,15 @@ export async function readPassword(): Promise<string> {
     EXIT.usage,
     'pipe it in, or redirect a file: … < password.txt',
   )
+}
+
+/** The bytes of a picture. @throws CommandError when the file cannot be read or is none */
+export function readLogo(file: string): Uint8Array {
+  try {
+    return logoOf(readFileSync(file)).body
+  } catch (error) {
+    throw new CommandError(
+      isOfSystem(error) ? unreadable(file, error) : `${file} ${error instanceof Error ? error.message : ''}`,
+    )
+  }
 }

@@ -17,14 +17,25 @@ type Kind = keyof typeof PATHS
 
 export interface Asset {
   readonly contentType: string
-  readonly body: Buffer
+  readonly body: Uint8Array
   readonly version: string
   readonly href: string
 }
 
-export function assetOf(kind: Kind, contentType: string, body: Buffer): Asset {
-  const version = createHash('sha256').update(body).digest('base64url').slice(0, 12)
+export function assetOf(kind: Kind, contentType: string, body: Uint8Array): Asset {
+  const version = versionOf(createHash('sha256').update(body).digest('base64url'))
   return { contentType, body, version, href: `${PATHS[kind]}?v=${version}` }
+}
+
+/** By the SHA-256 of its content. */
+export function versionOf(hash: string): string {
+  return hash.slice(0, 12)
+}
+
+export const APP_LOGOS = '/connect/assets/apps/'
+
+export function appLogoHref(appid: string, logoHash: string): string {
+  return `${APP_LOGOS}${encodeURIComponent(appid)}?v=${versionOf(logoHash)}`
 }
 
 /** A file of this folder. */

@@ -5,6 +5,7 @@ import { invalidArgument } from '../errors.js'
 import type { Answer, GatewayDeps, Route } from '../http.js'
 import type { Params } from '../query.js'
 import type { GatewayRequest } from '../request.js'
+import { displayFace } from './app-face.js'
 import {
   AUTHORIZE_PATH,
   type AuthorizationRequest,
@@ -53,8 +54,9 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
   const view = {
     appName,
     appInitial: initial(appName),
+    face: displayFace(app.face, asked.appid, t),
     callbackHost: callbackHost(asked.redirectUri),
-    user: displayUser(user),
+    user: displayUser(user, visit.deps.publicUrl),
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
     connectedSince: user.connectTime && displayDay(timestampMs(user.connectTime), language),
     decision: {

@@ -4,36 +4,35 @@ import { contrast, GROUNDS } from './colours.js'
 import type { Language } from './language.js'
 import { placesIn, replaceableTexts } from './texts.js'
 
-const MAX_LOGO_BYTES = 128 * 1024
 const MIN_CONTRAST = 3 // of a button with what it stands on: WCAG 2.2, 1.4.11
 
 export interface Logo {
   readonly contentType: string
-  readonly body: Buffer
+  readonly body: Uint8Array
 }
 
 export type Brand = z.output<ReturnType<typeof brandJson>>
 
-/** What is in the file, or all that is wrong with it. `readFile` reads the logo by its name. */
+/** What is in the file, or all that is wrong with it. `readLogo` reads the logo by its name. */
 export function readBrand(
   json: unknown,
-  readFile: (name: string) => Buffer,
+  readLogo: (name: string) => Logo,
 ): { readonly brand: Brand } | { readonly faults: readonly string[] } {
-  const { data, error } = brandJson(readFile).safeParse(json)
+  const { data, error } = brandJson(readLogo).safeParse(json)
   if (data) return { brand: data }
   return {
     faults: error.issues.map(({ path, message }) => (path.length === 0 ? message : `${path.join('.')}: ${message}`)),
   }
 }
 
-const brandJson = (readFile: (name: string) => Buffer) =>
+const brandJson = (readLogo: (name: string) => Logo) =>
   z.strictObject({
     name: inEach(line(60), 'a name of 1 to 60 characters').optional(),
     logo: z
       .string()
       .transform((name, { addIssue }) => {
         try {
-          return logoOf(readFile(name))
+          return readLogo(name)
         } catch (error) {
           addIssue(error instanceof Error ? error.message : 'cannot be read')
           return z.NEVER
@@ -99,19 +98,4 @@ function faultOfText(original: string | undefined, text: string): string | undef
   const [wanted, found] = [placesIn(original), placesIn(text)]
   if (wanted === found) return undefined
   return wanted === '' ? `must not hold ${found}` : `must hold ${wanted} as the text that it replaces does`
-}
-
-function logoOf(body: Buffer): Logo {
-  const contentType = imageType(body)
-  if (contentType === undefined) throw new Error('is not a PNG, WebP or SVG image')
-  if (body.length > MAX_LOGO_BYTES) throw new Error(`is larger than ${MAX_LOGO_BYTES / 1024} KiB`)
-  return { contentType, body }
-}
-
-function imageType(bytes: Buffer): string | undefined {
-  const start = bytes.subarray(0, 12).toString('latin1')
-  if (start.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png'
-  if (/^RIFF.{4}WEBP$/s.test(start)) return 'image/webp'
-  const isSvg = /^\ufeff?(?:\s|<\?xml[^>]*>|<!--.*?-->|<!DOCTYPE[^>[]*>)*<svg[\s>]/s.test(bytes.toString())
-  return isSvg ? 'image/svg+xml' : undefined
 }

@@ -5,6 +5,7 @@ import type { Answer, GatewayDeps, Route } from '../http.js'
 import type { Params } from '../query.js'
 import { MAX_ID_LENGTH } from '../query.js'
 import type { GatewayRequest } from '../request.js'
+import { displayFace } from './app-face.js'
 import type { FormUse } from './csrf.js'
 import { callbackHosts, type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
 import { guarded } from './failures.js'
@@ -49,7 +50,7 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
       isWide: true,
     },
     {
-      user: displayUser(user),
+      user: displayUser(user, deps.publicUrl),
       ended: notice?.about === 'disconnected' ? notice.detail : undefined,
       search,
       total: apps.length,
@@ -72,6 +73,7 @@ function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
   return {
     name,
     initial: initial(name),
+    face: displayFace(app.face, app.appid, visit.t),
     appid: app.appid,
     hosts: callbackHosts(app.redirectUris),
     firstUse: shown(app.createTime),

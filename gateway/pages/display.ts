@@ -16,22 +16,34 @@ const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
 
 /** A name as a person sees it: harmful characters visible as U+FFFD, cut to 60 graphemes, `fallback` when blank. */
 export function displayName(name: string, fallback: string): string {
-  if (!INK.test(name)) return fallback
-  const shown = graphemes(name.slice(0, 2000).trim().replace(HARMFUL, '\ufffd'), NAME_GRAPHEMES + 1)
-  if (shown.length === 0) return fallback
-  return shown.length > NAME_GRAPHEMES ? `${shown.slice(0, NAME_GRAPHEMES).join('').trimEnd()}…` : shown.join('')
+  return displayText(name, NAME_GRAPHEMES) || fallback
+}
+
+/** Any text in the same way, '' when blank. */
+export function displayText(text: string, maxGraphemes: number): string {
+  if (!INK.test(text)) return ''
+  const shown = graphemes(text.slice(0, 2000).trim().replace(HARMFUL, '\ufffd'), maxGraphemes + 1)
+  return shown.length > maxGraphemes ? `${shown.slice(0, maxGraphemes).join('').trimEnd()}…` : shown.join('')
 }
 
 export type DisplayUser = ReturnType<typeof displayUser>
 
 /** A user as every page shows them. */
-export function displayUser(user: { readonly nickname: string; readonly username: string }) {
+export function displayUser(
+  user: { readonly nickname: string; readonly username: string; readonly avatar: string },
+  publicUrl: URL,
+) {
   const username = displayName(user.username, '—')
   const nickname = displayName(user.nickname, username)
-  return { nickname, initial: initial(nickname), username }
+  return { nickname, initial: initial(nickname), username, avatar: ownPicture(user.avatar, publicUrl) }
 }
 
-/** First grapheme of a name for its badge, upper case. We load no avatars: that would tell their host of the visit. */
+/** '' for a picture that is elsewhere: to load it would tell its host of the visit (decisions 47). */
+function ownPicture(address: string, { origin }: URL): string {
+  return URL.canParse(address) && new URL(address).origin === origin ? address : ''
+}
+
+/** First grapheme of a name for its badge, upper case. */
 export function initial(name: string): string {
   return graphemes(name, 1).join('').toUpperCase()
 }

@@ -88,6 +88,13 @@ const en = {
     cancel: 'Cancel',
   },
 
+  app: {
+    says: 'The app says of itself:',
+    homePage: 'Home page',
+    privacy: 'Privacy policy',
+    contact: 'Contact:',
+  },
+
   apps: {
     title: 'Connected apps',
     lead: 'These apps can see your basic profile and read your surveys. If you end an app’s access, it takes effect at once.',
@@ -263,6 +270,13 @@ const zh: Texts = {
     takeBackAfter: '中取消授权。',
     confirm: '确认',
     cancel: '取消',
+  },
+
+  app: {
+    says: '该应用的自我介绍：',
+    homePage: '主页',
+    privacy: '隐私政策',
+    contact: '联系方式：',
   },
 
   apps: {

@@ -1,6 +1,7 @@
 // Turns a template and what it shows into an answer with the headers every page has. Eta escapes every value.
 import { Eta } from 'eta'
 import type { Answer } from '../http.js'
+import type { FaceView } from './app-face.js'
 import { PAGES_FOLDER } from './asset.js'
 import type { DisplayTime, DisplayUser } from './display.js'
 import { inLanguage, type Language } from './language.js'
@@ -20,6 +21,7 @@ export interface Views {
   authorization: AccountView & {
     readonly appName: string
     readonly appInitial: string
+    readonly face: FaceView
     readonly callbackHost: string
     readonly duration: string
     /** Since when the app has been connected; undefined if it is not. */
@@ -60,6 +62,7 @@ export interface AccountView {
 export interface ConnectedAppView {
   readonly name: string
   readonly initial: string
+  readonly face: FaceView
   readonly appid: string
   readonly hosts: readonly string[]
   readonly firstUse: DisplayTime

@@ -40,6 +40,7 @@ const account: Row<typeof AccountService> = {
   changePassword: ['gateway'],
   endProviderSessions: ['gateway'],
   listConnectedApps: ['gateway'],
+  getAppLogo: ['gateway'],
   disconnectApp: ['gateway'],
 }
 

@@ -135,6 +135,7 @@ const demands: Readonly<Record<string, string>> = {
   '^\\P{Cc}*$': 'must not contain control characters',
   '^[A-Za-z0-9._@+-]*$': 'only letters of ASCII, digits and . _ @ + - are allowed',
   '^$|^https?://[!-~]+$': 'must begin with https:// or http://, and hold no spaces or characters beyond ASCII',
+  '^$|^https://[!-~]+$': 'must begin with https://, and hold no spaces or characters beyond ASCII',
   '^[a-z0-9][a-z0-9_-]*$': 'only a to z, digits, - and _ are allowed',
   '^$|^[A-Za-z0-9._~-]{43,128}$': 'must be 43 to 128 of A-Z, a-z, 0-9 and - . _ ~',
   '^$|^[0-9a-f]{4}$': 'must be four hex digits, in lower case',

@@ -30,7 +30,8 @@ export function checkAuthorizationRequest(deps: TokenDeps) {
       throw new ServiceError(ErrorReason.INVALID_STATE, 'state may hold a-z, A-Z, 0-9, at most 128 of them')
     }
     requireChallenge(app, request)
-    return { appName: app.name, refreshTokenTtlSeconds: deps.rules.refreshTokenTtlSeconds }
+    const face = await deps.store.findAppFace(app.appid)
+    return { appName: app.name, refreshTokenTtlSeconds: deps.rules.refreshTokenTtlSeconds, face }
   }
 }
 

@@ -41,7 +41,7 @@ async function toConnectedApp(
   grants: readonly GrantRow[],
 ): Promise<MessageInitShape<typeof ConnectedAppSchema>> {
   const { grantId, appid, appName, scope } = grants[0] as GrantRow // there is one
-  const app = await store.findApp(appid)
+  const [app, face] = await Promise.all([store.findApp(appid), store.findAppFace(appid)])
   const ends = grants.flatMap(({ expiresAtMs, accessExpiresAtMs }) => [expiresAtMs, accessExpiresAtMs])
   return {
     grantId,
@@ -52,5 +52,6 @@ async function toConnectedApp(
     lastUseTime: timestampFromMs(Math.max(...grants.map(({ lastUsedAtMs }) => lastUsedAtMs))),
     expireTime: timestampFromMs(Math.max(...ends)),
     redirectUris: [...(app?.redirectUris ?? [])],
+    face,
   }
 }

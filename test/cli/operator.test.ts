@@ -136,6 +136,34 @@ describe('apps', () => {
     }
   })
 
+  test('how an app presents itself is shown and listed, set by one option each, and removed by another', async () => {
+    const service = await createProcess()
+    const face = {
+      home_page: 'https://a.example/',
+      description: 'Draws.',
+      contact: 'a@b',
+      privacy_link: 'https://c.example/',
+    }
+    const options = Object.entries(face).flatMap(([name, value]) => [`--${name.replace('_', '-')}`, value])
+    const logo = ['--logo', path.resolve('gateway/pages/icon.svg'), '--require-pkce']
+    const created = ['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK, ...options, ...logo]
+    const { appid } = await service.json<{ appid: string }>(created)
+    const shown = { ...face, logo_hash: expect.stringMatching(/^[\w-]{43}$/), requires_pkce: true }
+    expect(await service.json(['app', 'show', appid])).toMatchObject(shown)
+    expect(await service.json(['app', 'list'])).toMatchObject([shown])
+    const removed = await service.json(['app', 'update', appid, '--no-logo', '--no-contact', '--no-require-pkce'])
+    expect(removed).toMatchObject({ ...face, contact: '', logo_hash: '', requires_pkce: false })
+    const [event] = await service.json<{ note: string }[]>(['audit', 'list', '--limit', '1'])
+    expect(event?.note).toBe('requires_pkce, contact, logo')
+    for (const [file, said] of [
+      [path.resolve('package.json'), 'package.json is not a PNG, WebP or SVG image'],
+      ['nothing.png', 'cannot read nothing.png: there is no such file'],
+    ] as const) {
+      const refused = await service.run(['app', 'update', appid, '--logo', file])
+      expect(refused).toMatchObject({ exitCode: 1, stderr: expect.stringContaining(said) })
+    }
+  })
+
   test('a secret can be revoked by its id alone, whichever app has it', async () => {
     const service = await createProcess()
     const apps = [await createApp(service), await createApp(service), await createApp(service)]

@@ -89,6 +89,8 @@ async function fillSignIns(store: TokenStore): Promise<void> {
 async function fillApps(store: TokenStore): Promise<void> {
   const redirectUris = AWKWARD.map((text) => `https://app3.example/?q=${text}`)
   const app = appRow('app3', { redirectUris, requiresSecretOnRefresh: true, requiresPkce: true })
+  const logo = { logoHash: 'hash', contentType: 'image/png', body: Buffer.of(0, 255) }
+  await store.updateApp('app1', { face: { description: AWKWARD[1] ?? '', logo } }, NOW, byOperator)
   await store.createApp(app, secretRow('app3', 'soon', { expiresAtMs: NOW + 1 }), byOperator)
   await store.setAppDisabled('app3', true, NOW, byOperator)
   for (const name of AWKWARD) {

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type Brand, readBrand } from '../../gateway/pages/brand.js'
 import { contrast, GROUNDS, textOn } from '../../gateway/pages/colours.js'
 import { placesIn, replaceableTexts } from '../../gateway/pages/texts.js'
+import { logoOf } from '../../services/token/logo.js'
 import { Visitor } from '../harness/visitor.js'
 import { type Served, serve } from './serve.js'
 
@@ -14,7 +15,7 @@ const WEBP = 'RIFF\x01\x02\x03\x04WEBPVP8 '
 
 /** Reads a brand whose logo has this content. */
 function read(json: unknown, logo = '') {
-  return readBrand(json, () => Buffer.from(logo, 'latin1'))
+  return readBrand(json, () => logoOf(Buffer.from(logo, 'latin1')))
 }
 
 function brandOf(json: unknown, logo?: string): Brand {
@@ -91,7 +92,8 @@ describe('a brand', () => {
   test.each([
     ['GIF89a', /^logo: is not a PNG, WebP or SVG image$/],
     ['<html><svg></svg></html>', /^logo: is not a PNG/],
-    [PNG + 'x'.repeat(128 * 1024), /^logo: is larger than 128 KiB$/],
+    [PNG + 'x'.repeat(48 * 1024), /^logo: is larger than 48 KiB$/],
+    ['<!---->'.repeat(5000), /^logo: is not a PNG/],
   ])('may not have such a logo', (content, fault) => {
     expect(read({ logo: 'logo' }, content)).toEqual({ faults: [expect.stringMatching(fault)] })
   })

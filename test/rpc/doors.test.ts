@@ -53,6 +53,7 @@ const dispatcher = new Dispatcher({
     calls.push(call)
     return { username: sessionToken, nickname: sessionToken === 'unencodable' ? Object.create(null) : '昵称' }
   },
+  getAppLogo: async () => ({}),
   listConnectedApps: () => new Promise(() => undefined), // never answers
   disconnectApp: notNeeded,
 })

@@ -64,6 +64,7 @@ async function started(more: More = {}) {
       return { username: 'somebody' }
     },
     listConnectedApps: nothing,
+    getAppLogo: nothing,
     disconnectApp: nothing,
   })
   const common = {

@@ -55,6 +55,12 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
       return { apps: await connectedApps(deps, userId) }
     },
 
+    async getAppLogo({ appid }) {
+      const found = await deps.store.findAppLogo(appid)
+      if (!found) throw new ServiceError(ErrorReason.NOT_FOUND, 'there is no such logo')
+      return { contentType: found.contentType, logo: found.body }
+    },
+
     async disconnectApp(request, call) {
       const { userId } = await requireSession(deps, request.sessionToken)
       const cause = causedBy('user', call)

@@ -9,7 +9,8 @@ import { type Cause, causedBy } from '../../storage/cause.js'
 import { pageOf } from '../../storage/page.js'
 import { idForm, idOfRequest, isLikeCredential, newCredential, newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
-import type { AppRow, AppSecretRow } from '../store/token-store.js'
+import type { AppFace, AppRow, AppSecretRow, NewApp } from '../store/token-store.js'
+import { toFaceChange } from './app-face.js'
 import { requireRegistrable } from './redirect-uri.js'
 
 type AppMethods = Pick<
@@ -24,12 +25,14 @@ const FIRST_SECRET = 'default'
 
 export function createAppMethods(deps: TokenDeps): AppMethods {
   const { store } = deps
+  const withFace = async (row: AppRow, secrets: readonly AppSecretRow[] = []) =>
+    toApp(row, await store.findAppFace(row.appid), secrets)
 
   return {
     async createApp(request, call) {
       const redirectUris = requireRegistrableAll(request.redirectUris)
       const now = deps.now()
-      const app: AppRow = {
+      const app: NewApp = {
         appid: idOfRequest('app', request.requestId, deps.randomBytes),
         name: request.name,
         redirectUris,
@@ -37,24 +40,24 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
         requiresPkce: request.requiresPkce,
         isDisabled: false,
         createdAtMs: now,
+        face: toFaceChange(request.face),
       }
       const { appid } = app
       const { requestId } = request
       const { row, secret } = newSecret(deps, { appid, name: FIRST_SECRET, now, expiresAtMs: undefined, requestId })
       const created = await store.createApp(app, row, byOperator(call))
       if (!created) throw nameTaken()
-      return { app: toApp(created), secret, secretId: row.secretId }
+      return { app: await withFace(created), secret, secretId: row.secretId }
     },
 
     async listApps(request) {
       const { rows, next } = await store.listApps(pageOf(request, APPID))
-      return { apps: rows.map((app) => toApp(app)), nextPageToken: next ?? '' }
+      return { apps: await Promise.all(rows.map((row) => withFace(row))), nextPageToken: next ?? '' }
     },
 
     async getApp({ appid }) {
       const app = found(await store.findApp(appid), appid)
-      const secrets = await store.listAppSecrets(appid)
-      return { app: toApp(app, secrets) }
+      return { app: await withFace(app, await store.listAppSecrets(appid)) }
     },
 
     async updateApp(request, call) {
@@ -68,13 +71,15 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
           requiresSecretOnRefresh: request.requiresSecretOnRefresh,
         }),
         ...(request.requiresPkce !== undefined && { requiresPkce: request.requiresPkce }),
+        face: toFaceChange(request.face),
       }
       const app = await store.updateApp(request.appid, change, deps.now(), byOperator(call))
-      return { app: toApp(found(app, request.appid)) }
+      return { app: await withFace(found(app, request.appid)) }
     },
 
     async setAppDisabled({ appid, disabled }, call) {
-      return { app: toApp(found(await store.setAppDisabled(appid, disabled, deps.now(), byOperator(call)), appid)) }
+      const app = await store.setAppDisabled(appid, disabled, deps.now(), byOperator(call))
+      return { app: await withFace(found(app, appid)) }
     },
 
     async addAppSecret({ appid, name, expireTime, requestId }, call) {
@@ -143,7 +148,7 @@ function newSecret(
   return { row, secret: credential.text }
 }
 
-function toApp(row: AppRow, secrets: readonly AppSecretRow[] = []): MessageInitShape<typeof AppSchema> {
+function toApp(row: AppRow, face: AppFace, secrets: readonly AppSecretRow[]): MessageInitShape<typeof AppSchema> {
   return {
     appid: row.appid,
     name: row.name,
@@ -151,6 +156,7 @@ function toApp(row: AppRow, secrets: readonly AppSecretRow[] = []): MessageInitS
     disabled: row.isDisabled,
     requiresSecretOnRefresh: row.requiresSecretOnRefresh,
     requiresPkce: row.requiresPkce,
+    face,
     createTime: timestampFromMs(row.createdAtMs),
     secrets: secrets.map(toAppSecret),
   }

@@ -23,6 +23,7 @@ import type { OpenWays, UnlinkingVerdict } from '../../protocol/unlinking.js'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
 import type { Page, PageOf } from '../../storage/page.js'
+import type { Logo } from '../logo.js'
 
 /** The key of a credential: 32 bytes, of which the last 24 or all are from its SHA-256 (services/token/credentials.ts). */
 export type Hash = Uint8Array
@@ -54,7 +55,42 @@ export interface AppRow {
   readonly createdAtMs: number
 }
 
+export interface NewApp extends AppRow {
+  readonly face?: FaceChange
+}
+
 export type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh' | 'requiresPkce'>>
+
+/** How an app presents itself: read for pages and operators, never for an API request. Each is empty for none. */
+export interface AppFace {
+  readonly homePage: string
+  readonly description: string
+  readonly contact: string
+  readonly privacyLink: string
+  readonly logoHash: string
+}
+
+export interface StoredLogo extends Logo {
+  /** SHA-256 in base64url. */
+  readonly logoHash: string
+}
+
+export type FaceChange = Partial<Omit<AppFace, 'logoHash'>> & { readonly logo?: StoredLogo }
+
+export const NO_FACE: AppFace = { homePage: '', description: '', contact: '', privacyLink: '', logoHash: '' }
+export const NO_LOGO: StoredLogo = { logoHash: '', contentType: '', body: new Uint8Array() }
+
+/** The columns that differ, as the note of the event lists them. */
+export function changedOfFace(before: AppFace, after: AppFace): string[] {
+  const columns = {
+    home_page: 'homePage',
+    description: 'description',
+    contact: 'contact',
+    privacy_link: 'privacyLink',
+    logo: 'logoHash',
+  } as const
+  return Object.entries(columns).flatMap(([name, column]) => (before[column] === after[column] ? [] : [name]))
+}
 
 /** Behind every password hash that begins so: they are of ASCII without `~`. */
 export const behindAll = (beginning: string) => `${beginning}~`
@@ -446,12 +482,21 @@ export interface TokenStore extends CleanUps {
    * secret takes the place of the first one as with addAppSecret; the app stays as it is.
    * @returns the app; undefined when another live secret of it has the name of this one.
    */
-  createApp(app: AppRow, secret: AppSecretRow, cause: Cause): Promise<AppRow | undefined>
+  createApp(app: NewApp, secret: AppSecretRow, cause: Cause): Promise<AppRow | undefined>
   findApp(appid: string): Promise<AppRow | undefined>
   /** Ascending by appid. */
   listApps(page: PageOf): Promise<Page<AppRow>>
   /** Replaces the given columns, and ends the unused codes of removed redirect_uris; undefined when there is no such app. */
-  updateApp(appid: string, change: AppChange, now: number, cause: Cause): Promise<AppRow | undefined>
+  updateApp(
+    appid: string,
+    change: AppChange & { readonly face?: FaceChange },
+    now: number,
+    cause: Cause,
+  ): Promise<AppRow | undefined>
+  /** Of an app that is not there, one with nothing in it. */
+  findAppFace(appid: string): Promise<AppFace>
+  /** undefined when it has none. */
+  findAppLogo(appid: string): Promise<StoredLogo | undefined>
   /**
    * Disabling ends the app's unused codes. No event is written when nothing changes.
    * @returns undefined when there is no such app.

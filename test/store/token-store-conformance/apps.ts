@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import type { TokenStore } from '../../../services/token/store/token-store.js'
+import { NO_FACE, NO_LOGO, type TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
 import {
   allPages,
@@ -71,6 +71,34 @@ export const appChecks: readonly Check<TokenStore>[] = [
         expect(listed.map((app) => app.appid)).toEqual([...appids].sort())
       }
       expect((await store.listApps({ limit: 7, after: undefined })).next).toBeUndefined()
+    },
+  },
+  {
+    title: 'how an app presents itself is found as it was set, and its logo apart from it',
+    async run(store) {
+      await seed(store)
+      const logo = { logoHash: 'hash', contentType: 'image/png', body: Buffer.of(0, 255, 7) }
+      const texts = {
+        homePage: 'https://a.example/',
+        description: '问卷 <b>',
+        contact: 'a@b',
+        privacyLink: 'https://c/',
+      }
+      expect(await store.findAppFace('app1')).toEqual(NO_FACE)
+      await store.createApp({ ...appRow('app3'), face: { ...texts, logo } }, secretRow('app3'), byOperator)
+      expect(await store.findAppFace('app3')).toEqual({ ...texts, logoHash: 'hash' })
+      expect(await store.findAppLogo('app3')).toEqual(logo)
+
+      await store.updateApp('app1', { face: { logo } }, NOW, byOperator)
+      await store.updateApp('app1', { name: 'new', face: { contact: 'a@b', logo } }, NOW, byOperator)
+      await store.updateApp('app1', { face: { contact: 'a@b' } }, NOW, byOperator)
+      expect(await store.findAppFace('app1')).toEqual({ ...NO_FACE, contact: 'a@b', logoHash: 'hash' })
+      expect(await store.findAppLogo('app1')).toEqual(logo)
+      await store.updateApp('app1', { face: { logo: NO_LOGO } }, NOW, byOperator)
+      expect(await store.findAppFace('app1')).toEqual({ ...NO_FACE, contact: 'a@b' })
+      for (const none of ['app1', 'app2', 'nobody']) expect(await store.findAppLogo(none)).toBeUndefined()
+      const events = await auditTrail(store, { appid: 'app1' })
+      expect(events.slice(1).map(({ note }) => note)).toEqual(['logo', 'name, contact', 'logo'])
     },
   },
   {

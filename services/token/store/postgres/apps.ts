@@ -3,6 +3,7 @@ import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import { type AppRow, changedColumns, removedRedirectUris, type TokenStore } from '../token-store.js'
+import { setFace } from './app-faces.js'
 import type { Audit } from './audit.js'
 import { addSecret, writeSecret } from './secrets.js'
 
@@ -64,7 +65,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
   const apps = new Lookups<AppRow>(database, findApp, ['text'])
 
   return {
-    createApp(app, secret, cause) {
+    createApp({ face, ...app }, secret, cause) {
       return database.causedTransaction(cause, async (transaction) => {
         const { appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce, isDisabled, createdAtMs } = app
         const values = [appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce, isDisabled, createdAtMs]
@@ -74,6 +75,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
           const added = await addSecret(transaction, audit, secret, secret.createdAtMs, cause)
           return added === 'added' ? before : undefined
         }
+        if (face) await setFace(transaction, appid, face)
         writeSecret(transaction, secret)
         audit.write(transaction, createdAtMs, cause, { kind: 'app.created', appid, note: name })
         return app
@@ -86,12 +88,12 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
       return cutPage(await database.read<AppRow>(listApps, [after, limit + 1]), limit, (app) => app.appid)
     },
 
-    updateApp(appid, change, now, cause) {
+    updateApp(appid, { face, ...change }, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
         const before = await transaction.askOne<AppRow>(lockApp, [appid]) // waits as below
         if (!before) return undefined
         const app = { ...before, ...change }
-        const changed = changedColumns(before, app)
+        const changed = [...changedColumns(before, app), ...(face ? await setFace(transaction, appid, face) : [])]
         if (changed.length === 0) return before
         const { name, redirectUris, requiresSecretOnRefresh, requiresPkce } = app
         transaction.write(updateApp, [appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce])

@@ -4,6 +4,7 @@
 import type { PoolOptions } from '../../../storage/postgres/pool.js'
 import { openDatabase } from '../../../storage/postgres/transaction.js'
 import type { TokenStore } from '../token-store.js'
+import { createAppFaceMethods } from './app-faces.js'
 import { createAppMethods } from './apps.js'
 import { Audit, createAuditMethods } from './audit.js'
 import { createCodeMethods } from './codes.js'
@@ -26,6 +27,7 @@ export async function openPostgresTokenStore(options: PoolOptions): Promise<Toke
   const audit = new Audit()
   return {
     ...createAppMethods(database, audit),
+    ...createAppFaceMethods(database),
     ...createSecretMethods(database, audit),
     ...createUserMethods(database, audit),
     ...createIdentityMethods(database, audit),

@@ -13,6 +13,18 @@ CREATE TABLE apps (
   created_at_ms bigint NOT NULL
 );
 
+-- How apps present themselves, apart from what API requests read. Every text is empty for none.
+CREATE TABLE app_faces (
+  appid text COLLATE "C" PRIMARY KEY REFERENCES apps,
+  home_page text NOT NULL,
+  description text NOT NULL,
+  contact text NOT NULL,
+  privacy_link text NOT NULL,
+  logo_hash text NOT NULL DEFAULT '',
+  logo_type text NOT NULL DEFAULT '',
+  logo bytea NOT NULL DEFAULT ''
+);
+
 CREATE TABLE app_secrets (
   secret_id text COLLATE "C" PRIMARY KEY,
   appid text COLLATE "C" NOT NULL REFERENCES apps,

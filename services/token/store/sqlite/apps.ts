@@ -1,7 +1,15 @@
 import type { Cause } from '../../../storage/cause.js'
 import { cutPage, type Page, type PageOf } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
-import { type AppChange, type AppRow, type AppSecretRow, changedColumns, removedRedirectUris } from '../token-store.js'
+import {
+  type AppRow,
+  type AppSecretRow,
+  changedColumns,
+  type NewApp,
+  removedRedirectUris,
+  type TokenStore,
+} from '../token-store.js'
+import { appFaceSetter } from './app-faces.js'
 import type { RecordEvent } from './audit.js'
 
 interface AppRecord {
@@ -53,6 +61,7 @@ export function appWrites(
   },
 ) {
   const findApp = appFinder(db)
+  const setFace = appFaceSetter(db)
   const insert = db.prepare<[AppRecord]>(
     `INSERT INTO apps (${COLUMNS})
      VALUES (:appid, :name, :redirect_uris, :requires_secret_on_refresh, :requires_pkce, :is_disabled, :created_at_ms)`,
@@ -65,20 +74,26 @@ export function appWrites(
   )
 
   return {
-    createApp(app: AppRow, secret: AppSecretRow, cause: Cause): AppRow | undefined {
+    createApp({ face, ...app }: NewApp, secret: AppSecretRow, cause: Cause): AppRow | undefined {
       const before = findApp(app.appid)
       if (before) return addAppSecret(secret, secret.createdAtMs, cause) === 'added' ? before : undefined
       insert.run(toRecord(app))
+      if (face) setFace(app.appid, face)
       insertSecret(secret)
       record({ kind: 'app.created', now: app.createdAtMs, cause, appid: app.appid, note: app.name })
       return app
     },
 
-    updateApp(appid: string, change: AppChange, now: number, cause: Cause): AppRow | undefined {
+    updateApp(
+      appid: string,
+      { face, ...change }: Parameters<TokenStore['updateApp']>[1],
+      now: number,
+      cause: Cause,
+    ): AppRow | undefined {
       const before = findApp(appid)
       if (!before) return undefined
       const after = { ...before, ...change }
-      const changed = changedColumns(before, after)
+      const changed = [...changedColumns(before, after), ...(face ? setFace(appid, face) : [])]
       if (changed.length === 0) return before
       update.run(toRecord(after))
       for (const redirectUri of removedRedirectUris(before, after))

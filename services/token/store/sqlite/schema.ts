@@ -20,6 +20,18 @@ export const tokenSchema: Schema = {
           created_at_ms              INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
 
+        -- How apps present themselves, apart from what API requests read. Every text is empty for none.
+        CREATE TABLE app_faces (
+          appid        TEXT NOT NULL PRIMARY KEY REFERENCES apps,
+          home_page    TEXT NOT NULL,
+          description  TEXT NOT NULL,
+          contact      TEXT NOT NULL,
+          privacy_link TEXT NOT NULL,
+          logo_hash    TEXT NOT NULL DEFAULT '',
+          logo_type    TEXT NOT NULL DEFAULT '',
+          logo         BLOB NOT NULL DEFAULT x''
+        ) STRICT;
+
         CREATE TABLE app_secrets (
           secret_id       TEXT    NOT NULL PRIMARY KEY,
           appid           TEXT    NOT NULL REFERENCES apps,

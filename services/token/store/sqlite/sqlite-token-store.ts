@@ -7,6 +7,7 @@ import { migrate } from '../../../storage/sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../storage/sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
 import { aheadWrites } from './ahead.js'
+import { appFaceReads } from './app-faces.js'
 import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
@@ -50,6 +51,8 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit): Tok
     findApp: reading(db, reads.findApp),
     listApps: reading(db, reads.listApps),
     updateApp: causedWriting(writer, writes.updateApp),
+    findAppFace: reading(db, reads.findAppFace),
+    findAppLogo: reading(db, reads.findAppLogo),
     setAppDisabled: causedWriting(writer, writes.setAppDisabled),
     addAppSecret: causedWriting(writer, writes.addAppSecret),
     revokeAppSecret: causedWriting(writer, writes.revokeAppSecret),
@@ -116,6 +119,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit): Tok
 export function tokenStoreReads(db: Connection, kept: KeptTokens) {
   return {
     ...appReads(db),
+    ...appFaceReads(db),
     ...secretReads(db),
     ...userReads(db),
     ...identityReads(db),
