@@ -35,8 +35,7 @@ export function report(error: unknown): ExitCode {
     return EXIT.configuration
   }
   if (error instanceof CommandError) {
-    message(`survey-auth: ${error.message}`)
-    if (error.hint) message(error.hint)
+    message([`survey-auth: ${error.message}`, error.hint].filter(Boolean).join('\n')) // one write: a log line comes before or after
     return error.exitCode
   }
   if (error instanceof ConnectError) {
