@@ -284,7 +284,7 @@ describe('a copy is refused, and nothing is written,', () => {
   test.each([
     ['is of nobody', fullTokenFile, tokenCopy, 'grants', `user_id = 'nobody'`],
     ['has text that PostgreSQL cannot hold', fullTokenFile, tokenCopy, 'users', `nickname = 'a' || char(0)`],
-    ['has a number that is too large', fullSurveyFile, surveyCopy, 'surveys', 'version = 2147483648'],
+    ['has a number that is too large', fullSurveyFile, surveyCopy, 'surveys', 'state = 2147483648'],
   ] as const)('when a row %s', async (_, fullFile, schema, table, change) => {
     const file = await fullFile(temporaryDirectory())
     const url = await createDatabase()

@@ -3,11 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import type { Cause } from '../../services/storage/cause.js'
 import { GroupedWrites } from '../../services/storage/postgres/grouped-writes.js'
-import { Lookups } from '../../services/storage/postgres/lookups.js'
 import { Together, type Waiting } from '../../services/storage/postgres/together.js'
 import { type Database, openDatabase } from '../../services/storage/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
-import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { openBare } from '../postgres/bare-database.js'
@@ -29,7 +27,6 @@ import {
 } from '../postgres/seed.js'
 import { createDatabase, migratedDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
-import { byOperator } from './token-store-verbs.js'
 
 async function open(options: Partial<Record<keyof typeof patient, number>> = {}) {
   const url = await migratedDatabase()
@@ -296,74 +293,6 @@ test('a caller whose lookup timed out is answered when it asks again', async () 
   expect(await isGood(store, accessTokenHash)).toBe(true)
 })
 
-test('a lookup that the database refuses fails alone', async () => {
-  const store = closing(await openPostgresSurveyStore({ url: await migratedDatabase(), ...patient }))
-  await store.putSurveys(
-    'ann',
-    [{ surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('a') }],
-    START,
-    byOperator,
-  )
-  const [good, refused] = await Promise.allSettled([store.findSurvey(7), store.findSurvey(2 ** 64)])
-  expect(good).toMatchObject({ status: 'fulfilled', value: { surveyId: 7 } })
-  expect(String((refused as PromiseRejectedResult).reason)).toContain('out of range')
-})
-
-test.each([
-  ['40P01', 'alone'],
-  ['55P03', 'alone'],
-  ['57014', 'alone'],
-  ['22003', 'alone'],
-  ['53100', 'with the others'],
-  ['57P01', 'with the others'],
-] as const)('of lookups that share a statement, one that PostgreSQL refuses with %s fails %s', async (state, how) => {
-  const url = await createDatabase()
-  await query(
-    url,
-    `CREATE FUNCTION look(key text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
-       IF key <> 'good' THEN RAISE EXCEPTION 'as told' USING ERRCODE = key; END IF;
-       RETURN key;
-     END $$`,
-  )
-  const rows = new Lookups<{ key: string }>(await openBare(url), { name: 'look', text: 'SELECT look($1) AS key' }, [
-    'text',
-  ])
-  const [good, refused] = await Promise.allSettled([rows.findOne('good'), rows.findOne(state)])
-  expect(good.status).toBe(how === 'alone' ? 'fulfilled' : 'rejected')
-  expect(refused.status).toBe('rejected')
-})
-
-test('a survey requested by many at once is cached once and evicts no other, and a new owner of it is seen', async () => {
-  const url = await migratedDatabase()
-  const store = closing(await openPostgresSurveyStore({ url, ...patient }))
-  const draft = (surveyId: number, bytes: number) => ({
-    surveyId,
-    hash: '',
-    title: 'a',
-    state: 2,
-    document: randomBytes(bytes),
-  })
-  await store.putSurveys('ann', [draft(1, 1_000), draft(2, 400_000)], START, byOperator)
-  const first = await store.findSurvey(1)
-  const herd = await Promise.all(Array.from({ length: 40 }, () => store.findSurvey(2)))
-  expect(new Set(herd).size).toBe(1)
-  expect(await store.findSurvey(1)).toBe(first) // was not evicted for it
-  await query(url, `UPDATE surveys SET owner_user_id = 'bob'`)
-  expect(await store.findSurvey(1)).toMatchObject({ ownerUserId: 'bob' })
-})
-
-test('a survey of the same version that was stored at another time is read again', async () => {
-  const url = await migratedDatabase()
-  const store = closing(await openPostgresSurveyStore({ url, ...patient }))
-  const draft = { surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('first') }
-  await store.putSurveys('ann', [draft], START, byOperator)
-  const first = await store.findSurvey(7)
-  expect(await store.findSurvey(7)).toBe(first)
-  // As after restoring a backup, when another survey gets the version that was cached.
-  await query(url, `UPDATE surveys SET document = 'second', stored_at_ms = stored_at_ms + 1`)
-  expect((await store.findSurvey(7))?.document.toString()).toBe('second')
-})
-
 test('two groups run at a time, never with the same key; what waits too long or exceeds the queue is refused', async () => {
   const groups: (string | undefined)[][] = []
   const ends: (() => void)[] = []
@@ -457,20 +386,6 @@ test('a write that may wait less than those queued before it is refused in time,
   expect(refused).toEqual(['late'])
 })
 
-test('a write without a result in its group is run alone, under its own deadline', async () => {
-  const database = {
-    until: (one: Cause) => one,
-    transaction: async (steps: (transaction: undefined) => unknown) => steps(undefined),
-    causedTransaction: vi.fn(async () => Promise.reject(new StoreUnavailable(new Error('not in time')))),
-  }
-  const writes = new GroupedWrites<{ cause: Cause }, string>(database as unknown as Database, async (_, all) =>
-    all.map(() => undefined),
-  )
-  const mine = { ...cause, dueAt: performance.now() + 60_000 }
-  await expect(writes.submit(undefined, { cause: mine })).rejects.toBeInstanceOf(StoreUnavailable)
-  expect(database.causedTransaction).toHaveBeenCalledExactlyOnceWith(mine, expect.any(Function))
-})
-
 test('when the outcome of a group is unknown, a write left out of it is told that nothing happened', async () => {
   const lost = new StoreUnavailable(new Error('lost'), true)
   const database = {
@@ -484,7 +399,7 @@ test('when the outcome of a group is unknown, a write left out of it is told tha
   const writes = new GroupedWrites<{ cause: Cause }, string>(database as unknown as Database, async (_, all) =>
     all.map(() => 'written'),
   )
-  const within = (ms: number) => writes.submit(undefined, { cause: { ...cause, dueAt: performance.now() + ms } })
+  const within = (ms: number) => writes.submit(`${ms}`, { cause: { ...cause, dueAt: performance.now() + ms } })
   const [inIt, late] = await Promise.allSettled([within(60_000), within(30)])
   expect(inIt).toEqual({ status: 'rejected', reason: lost })
   expect(late).toMatchObject({ status: 'rejected', reason: { outcomeUnknown: false } })
@@ -505,7 +420,7 @@ test('a write whose deadline passes before a connection is free is not made; oth
     return all.map(({ name }) => `${name} written`)
   })
   const within = (name: string, ms: number) =>
-    writes.submit(undefined, { name, cause: { ...cause, dueAt: performance.now() + ms } })
+    writes.submit(name, { name, cause: { ...cause, dueAt: performance.now() + ms } })
   const [early, late, last] = await Promise.allSettled([within('a', 60_000), within('b', 30), within('c', 60_000)])
   expect([early, last].map((one) => one?.status === 'fulfilled' && one.value)).toEqual(['a written', 'c written'])
   expect(late).toMatchObject({ status: 'rejected', reason: expect.any(StoreUnavailable) })
@@ -513,18 +428,15 @@ test('a write whose deadline passes before a connection is free is not made; oth
   expect(written).toEqual([['a', 'c']])
 })
 
-test('a write without a result in its group whose deadline has passed is refused, and not run alone', async () => {
-  const runs: boolean[] = []
+test('a write whose group failed and whose deadline has passed is refused, and not run alone', async () => {
+  let runs = 0
   const dueAt = performance.now() + 300
   const database = { until: () => ({ dueAt }), transaction: (steps: () => unknown) => steps() }
-  const writes = new GroupedWrites<{ cause: Cause }, string>(
-    database as unknown as Database,
-    async (_, all, mayWait) => {
-      runs.push(mayWait)
-      while (performance.now() < dueAt) await sleep(20)
-      return all.map(() => (mayWait ? 'written' : undefined))
-    },
-  )
-  await expect(writes.submit(undefined, { cause })).rejects.toBeInstanceOf(StoreUnavailable)
-  expect(runs).toEqual([false])
+  const writes = new GroupedWrites<{ cause: Cause }, string>(database as unknown as Database, async () => {
+    runs += 1
+    while (performance.now() < dueAt) await sleep(20)
+    throw new Error('refused')
+  })
+  await expect(writes.submit('key', { cause: { ...cause, dueAt } })).rejects.toBeInstanceOf(StoreUnavailable)
+  expect(runs).toBe(1)
 })

@@ -24,7 +24,7 @@ export function cleanUps(database: Database, name: string): CleanUps {
   }
   return {
     async lastCleanUp() {
-      return (await database.read<{ atMs: number }>(find, []))[0]?.atMs
+      return (await database.readOne<{ atMs: number }>(find, []))?.atMs
     },
     recordCleanUp: (atMs) =>
       database.transaction(async (transaction) => {

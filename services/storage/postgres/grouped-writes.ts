@@ -7,27 +7,21 @@ import type { Database, Transaction } from './transaction.js'
 
 /** Few enough that their locks are not held for long. */
 const MAX_GROUP = 32
-/** For the locks a group cannot skip: of an openid that another transaction is creating, of a grant that is being evicted. */
+/** So that no write waits long for what another one needs. */
 const GROUP_LOCK_WAIT_MS = 100
 
-/**
- * Writes for each of `all`, in one transaction; the results are in the same order. `mayWait`: whether to wait for locks. If
- * not, locked rows are skipped, and a write that needs one, or that has nothing to write, has no result.
- */
-export type Steps<Args, Result> = (
-  transaction: Transaction,
-  all: readonly Args[],
-  mayWait: boolean,
-) => Promise<readonly (Result | undefined)[]>
+/** Writes for each of `all`, in one transaction; the results are in the same order. */
+export type Steps<Args, Result> = (transaction: Transaction, all: readonly Args[]) => Promise<readonly Result[]>
 
 interface Submitted<Args, Result> extends Waiting {
+  readonly key: string
   readonly args: Args
   resolve(result: Result): void
 }
 
 /**
- * Writes in groups that hardly wait for locks, so that no write waits for what another one needs. A write that has no result
- * there gets a transaction of its own, in which it waits as long as it must.
+ * Writes in groups that hardly wait for locks. If one has to wait, or the database refuses one, all are written again, those of
+ * each key in a transaction of their own.
  */
 export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
   readonly #database: Database
@@ -43,69 +37,39 @@ export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
    * Writes with the same key change the same rows, so they are in one group, in which `steps` takes them one after the other, or
    * wait for it. Rejects with StoreUnavailable, or as `steps` does.
    */
-  submit(key: string | undefined, args: Args): Promise<Result> {
+  submit(key: string, args: Args): Promise<Result> {
     return new Promise((resolve, reject) => {
       this.#together.add({ key, ...this.#database.until(args.cause), args, resolve, reject })
     })
   }
 
   async #runTogether(group: readonly Submitted<Args, Result>[]): Promise<void> {
-    const left = await this.#run(group, false, GROUP_LOCK_WAIT_MS)
-    for (const [key, ofKey] of groupBy(left, (submitted) => submitted.key)) {
-      if (key === undefined || ofKey.length === 1) for (const submitted of ofKey) void this.#runAlone(submitted)
-      // Another process seldom keeps a row for long, and then the next of this key find it free.
-      else void this.#runPatiently(await this.#run(ofKey, true, GROUP_LOCK_WAIT_MS))
-    }
+    // Every process locks in the order of the keys.
+    const byKey = [...groupBy(group, ({ key }) => key)].sort(([one], [other]) => (one < other ? -1 : 1))
+    const isSettled = await this.#run(
+      byKey.flatMap(([, ofKey]) => ofKey),
+      GROUP_LOCK_WAIT_MS,
+    )
+    if (!isSettled) for (const [, ofKey] of byKey) void this.#run(ofKey)
   }
 
-  /** Writes that need the same row: one connection waits for it as long as it must, not one for each of them. */
-  async #runPatiently(ofKey: readonly Submitted<Args, Result>[]): Promise<void> {
-    const left = ofKey.length > 1 ? await this.#run(ofKey, true) : ofKey
-    for (const submitted of left) void this.#runAlone(submitted)
-  }
-
-  /** Answers those that have a result, and returns the others. */
-  async #run(
-    group: readonly Submitted<Args, Result>[],
-    mayWait: boolean,
-    lockWaitMs?: number,
-  ): Promise<readonly Submitted<Args, Result>[]> {
+  /** Settles all, or none if only some may have failed or the wait for a lock was cut short. */
+  async #run(group: readonly Submitted<Args, Result>[], lockWaitMs?: number): Promise<boolean> {
     let begun = group
-    let results: readonly (Result | undefined)[] = []
     try {
-      results = await this.#database.transaction(async (transaction) => {
+      const results = await this.#database.transaction(async (transaction) => {
         begun = group.filter(({ args }) => !isOver(args.cause)) // a connection may have taken long to come
         const all = begun.map(({ args }) => args)
-        return all.length > 0 ? this.#steps(transaction, all, mayWait) : []
+        return all.length > 0 ? this.#steps(transaction, all) : []
       }, lockWaitMs)
+      results.forEach((result, index) => {
+        begun[index]?.resolve(result)
+      })
     } catch (error) {
-      if (!mayBeOfOne(error)) {
-        for (const submitted of group) {
-          if (begun.includes(submitted)) submitted.reject(error)
-          else refuse(submitted)
-        }
-        return []
-      }
-      // One of them cannot be written, or waits for a lock after all; alone, the others need not.
+      if (lockWaitMs !== undefined && mayBeOfOne(error)) return false
+      for (const { reject } of begun) reject(error)
     }
-    return group.filter((submitted) => {
-      const result = results[begun.indexOf(submitted)]
-      if (result !== undefined) submitted.resolve(result)
-      else if (isOver(submitted)) refuse(submitted)
-      else return true
-      return false
-    })
-  }
-
-  async #runAlone({ args, resolve, reject }: Submitted<Args, Result>): Promise<void> {
-    try {
-      const [result] = await this.#database.causedTransaction(args.cause, (transaction) =>
-        this.#steps(transaction, [args], true),
-      )
-      if (result === undefined) throw new TypeError('a write that may wait has a result')
-      resolve(result)
-    } catch (error) {
-      reject(error)
-    }
+    for (const submitted of group) if (!begun.includes(submitted)) refuse(submitted)
+    return true
   }
 }

@@ -227,6 +227,14 @@ export class Database {
     return this.#attempt(this.until(), (client) => send<Row>(client, statement, values))
   }
 
+  /** The first row of `read`. */
+  async readOne<Row extends pg.QueryResultRow>(
+    statement: Statement,
+    values: readonly Value[],
+  ): Promise<Row | undefined> {
+    return (await this.read<Row>(statement, values))[0]
+  }
+
   /**
    * Runs `steps` in a transaction and returns what it returned, committed if it wrote. It may be run several times, so it must
    * change nothing but the database. Waits `lockWaitMs` for locks, if that is given. @throws StoreUnavailable

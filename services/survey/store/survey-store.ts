@@ -10,8 +10,6 @@ import { StoreRefused } from '../../storage/store-refused.js'
 export interface SurveyRow {
   readonly surveyId: number
   readonly ownerUserId: string
-  /** Increases whenever the survey is stored again. */
-  readonly version: number
   readonly hash: string
   /** `surveyauth.v1.Survey` in protobuf binary form; its id and hash are empty, the columns hold them. */
   readonly document: Uint8Array
@@ -92,7 +90,7 @@ export interface SurveyEventRow extends Pick<Cause, 'actor' | 'actorId' | 'actor
   readonly ownerUserId: string
 }
 
-/** The owner of a deleted survey. Its emptied row stays, so that its id is not reused and its version keeps increasing. */
+/** The owner of a deleted survey. Its emptied row stays, so that its id is not given out again. */
 export const NOBODY = ''
 
 export interface SurveyStore extends CleanUps {

@@ -1,11 +1,7 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
-
-import { BoundedMap } from '../../../storage/bounded-map.js'
 import { cleanUps } from '../../../storage/postgres/clean-ups.js'
-import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { PoolOptions } from '../../../storage/postgres/pool.js'
 import { openDatabase, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
-import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
 import {
   higherId,
   NOBODY,
@@ -19,18 +15,11 @@ import {
 import { Audit, createEventMethods, type SurveyHappening } from './events.js'
 import { surveySchema } from './schema.js'
 
-const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
+const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", hash, document'
 
-/**
- * $2 to $5 describe the survey that the caller has, null for none; if it is the same, its document, nearly all of it, is not
- * sent again. The time distinguishes surveys of the same version, which exist after a backup was restored.
- */
 const findSurvey: Statement = {
   name: 'find_survey',
-  text: `
-    SELECT survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, stored_at_ms AS "storedAtMs",
-      CASE WHEN (version, stored_at_ms, owner_user_id, hash) IS DISTINCT FROM ($2, $3, $4, $5) THEN document END AS document
-    FROM surveys WHERE survey_id = $1 AND owner_user_id <> '${NOBODY}'`,
+  text: `SELECT ${WHOLE} FROM surveys WHERE survey_id = $1 AND owner_user_id <> '${NOBODY}'`,
 }
 /** By the index surveys_by_owner. One statement, so one moment; a row without an id means that the page is empty. */
 const listSurveys: Statement = {
@@ -67,17 +56,14 @@ const findOwners: Statement = {
 const putSurvey: Statement = {
   name: 'put_survey',
   text: `
-    INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
-    VALUES ($1, $2, 1, $3, $4, $5, $6, $7)
-    ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, version = surveys.version + 1,
-      hash = excluded.hash, title = excluded.title, state = excluded.state, stored_at_ms = excluded.stored_at_ms,
-      document = excluded.document`,
+    INSERT INTO surveys (survey_id, owner_user_id, hash, title, state, document) VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, hash = excluded.hash,
+      title = excluded.title, state = excluded.state, document = excluded.document`,
 }
 const emptySurveys: Statement = {
   name: 'empty_surveys',
   text: `
-    UPDATE surveys SET owner_user_id = '${NOBODY}', version = version + 1, hash = '', title = '', state = 0,
-      stored_at_ms = $2, document = ''
+    UPDATE surveys SET owner_user_id = '${NOBODY}', hash = '', title = '', state = 0, document = ''
     WHERE survey_id = ANY ($1::bigint[])`,
 }
 const setHighestId: Statement = {
@@ -85,14 +71,9 @@ const setHighestId: Statement = {
   text: 'UPDATE survey_ids SET highest_id = $1 WHERE only_row AND highest_id < $1',
 }
 
-/** Surveys per answer of the database. */
-const MAX_DOCUMENTS = 16
-/** Lists per statement, which counts all surveys of each owner. */
-const MAX_LISTS = 8
-
 /** The first $2 surveys, up to the one with which the documents reach $3 bytes. Documents of later ones are not read. */
 function exportOf(condition: string): string {
-  const columns = 'survey_id, owner_user_id, version, hash, document'
+  const columns = 'survey_id, owner_user_id, hash, document'
   return `
     SELECT ${WHOLE} FROM (
       SELECT ${columns}, sum(octet_length(document)) OVER (ORDER BY survey_id) - octet_length(document) AS bytes_before
@@ -113,14 +94,6 @@ interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
   readonly surveyId: number | null
 }
 
-/** `document` is null when the caller has it. */
-interface FoundColumns extends Omit<SurveyRow, 'document'> {
-  readonly storedAtMs: number
-  readonly document: Uint8Array | null
-}
-
-type KeptSurvey = SurveyRow & Pick<FoundColumns, 'storedAtMs'>
-
 /**
  * Takes the one lock of all who change surveys, so that two that touch the same ones in a different order cannot deadlock.
  * Returns the owners of these, NOBODY included, and the highest id.
@@ -137,34 +110,12 @@ async function lockSurveys(transaction: Transaction, surveyIds: readonly number[
 /** Connects and brings the schema up to date. @throws StoreUnavailable, DatabaseRefused */
 export async function openPostgresSurveyStore(options: PoolOptions): Promise<SurveyStore> {
   const database = await openDatabase(options, surveySchema)
-  const surveys = new Lookups<FoundColumns>(
-    database,
-    findSurvey,
-    ['bigint', 'integer', 'bigint', 'text', 'text'],
-    MAX_DOCUMENTS,
-  )
-  const kept = new BoundedMap<KeptSurvey>(MAX_KEPT_BYTES)
   const audit = new Audit()
-  const lists = new Lookups<ListedColumns>(database, listSurveys, ['text', 'bigint', 'bigint'], MAX_LISTS)
   return {
-    /** The same row object as long as the database says that it has not changed: what was made of it can be used again. */
-    async findSurvey(surveyId) {
-      const key = String(surveyId)
-      const known = kept.get(key)
-      const { version = null, storedAtMs = null, ownerUserId = null, hash = null } = known ?? {}
-      const found = await surveys.findOne(surveyId, version, storedAtMs, ownerUserId, hash)
-      if (!found) return undefined
-      const { document } = found
-      if (document === null) return known
-      const made = kept.get(key)
-      if (made?.document === document) return made // by a concurrent caller of the same lookup
-      const row = { ...found, document }
-      kept.keep(key, row, sizeOfSurvey(row))
-      return row
-    },
+    findSurvey: (surveyId) => database.readOne<SurveyRow>(findSurvey, [surveyId]),
 
     async listSurveys(ownerUserId, { offset, limit }) {
-      const listed = await lists.find(ownerUserId, limit, offset)
+      const listed = await database.read<ListedColumns>(listSurveys, [ownerUserId, limit, offset])
       const rows = listed.flatMap(({ total, surveyId, ...rest }) => (surveyId === null ? [] : [{ surveyId, ...rest }]))
       return { total: listed[0]?.total ?? 0, rows }
     },
@@ -182,7 +133,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
           highestId = higherId(highestId, surveyId)
           const { title, state, document } = draft
           const hash = draft.hash || surveyHash(surveyId)
-          transaction.write(putSurvey, [surveyId, ownerUserId, hash, title, state, now, document])
+          transaction.write(putSurvey, [surveyId, ownerUserId, hash, title, state, document])
           return { surveyId, hash, title, state }
         })
         transaction.write(setHighestId, [highestId])
@@ -204,7 +155,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
         const missing = surveyIds.find((surveyId) => !owners.has(surveyId))
         if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
         const there = [...owners].filter(([, ownerUserId]) => ownerUserId !== NOBODY)
-        transaction.write(emptySurveys, [there.map(([surveyId]) => surveyId), now])
+        transaction.write(emptySurveys, [there.map(([surveyId]) => surveyId)])
         const happened = there.map(([surveyId, ownerUserId]): SurveyHappening => {
           return { kind: 'survey.deleted', surveyId, ownerUserId }
         })

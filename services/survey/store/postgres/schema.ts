@@ -12,11 +12,9 @@ export const surveySchema: Schema = {
         CREATE TABLE surveys (
           survey_id bigint PRIMARY KEY,
           owner_user_id text COLLATE "C" NOT NULL,
-          version integer NOT NULL,
           hash text NOT NULL,
           title text NOT NULL,
           state integer NOT NULL,
-          stored_at_ms bigint NOT NULL,
           document bytea NOT NULL
         );
         CREATE INDEX surveys_by_owner ON surveys (owner_user_id, survey_id);

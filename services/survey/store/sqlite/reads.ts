@@ -1,6 +1,5 @@
 import type { Kept } from '../../../storage/sqlite/kept.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
-import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
 import {
   type ExportPage,
   NOBODY,
@@ -10,10 +9,11 @@ import {
   type SurveySummaryRow,
   type Window,
 } from '../survey-store.js'
+import { sizeOfList, sizeOfSurvey } from './kept-sizes.js'
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
 const OWNED_SUMMARY = `${SUMMARY}, owner_user_id AS ownerUserId`
-const WHOLE = 'survey_id AS surveyId, owner_user_id AS ownerUserId, version, hash, document'
+const WHOLE = 'survey_id AS surveyId, owner_user_id AS ownerUserId, hash, document'
 
 /** Every read of the survey store over one connection, its statements prepared. */
 export function surveyStoreReads(db: Connection, kept: Kept<object>) {

@@ -14,11 +14,9 @@ export const surveySchema: Schema = {
         CREATE TABLE surveys (
           survey_id     INTEGER NOT NULL PRIMARY KEY,
           owner_user_id TEXT    NOT NULL,
-          version       INTEGER NOT NULL,
           hash          TEXT    NOT NULL,
           title         TEXT    NOT NULL,
           state         INTEGER NOT NULL,
-          stored_at_ms  INTEGER NOT NULL,
           document      BLOB    NOT NULL
         ) STRICT;
         CREATE INDEX surveys_by_owner ON surveys (owner_user_id, survey_id);

@@ -26,18 +26,17 @@ export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forg
     // Primary key, backwards.
     `SELECT survey_id AS surveyId FROM surveys WHERE survey_id < ${NEW_IDS_END} ORDER BY survey_id DESC LIMIT 1`,
   )
-  const put = db.prepare<[SurveyDraft & { readonly ownerUserId: string; readonly now: number }]>(
+  const put = db.prepare<[SurveyDraft & { readonly ownerUserId: string }]>(
     // Primary key.
-    `INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
-     VALUES (:surveyId, :ownerUserId, 1, :hash, :title, :state, :now, :document)
-     ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, version = version + 1,
-       hash = excluded.hash, title = excluded.title, state = excluded.state, stored_at_ms = excluded.stored_at_ms,
-       document = excluded.document`,
+    `INSERT INTO surveys (survey_id, owner_user_id, hash, title, state, document)
+     VALUES (:surveyId, :ownerUserId, :hash, :title, :state, :document)
+     ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, hash = excluded.hash,
+       title = excluded.title, state = excluded.state, document = excluded.document`,
   )
-  const empty = db.prepare<[number, number]>(
+  const empty = db.prepare<[number]>(
     // Primary key.
-    `UPDATE surveys SET owner_user_id = '${NOBODY}', version = version + 1, hash = '', title = '', state = 0,
-       stored_at_ms = ?, document = x'' WHERE survey_id = ?`,
+    `UPDATE surveys SET owner_user_id = '${NOBODY}', hash = '', title = '', state = 0, document = x''
+     WHERE survey_id = ?`,
   )
 
   const record = eventRecorder(db)
@@ -56,7 +55,7 @@ export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forg
         const surveyId = draft.surveyId === 0 ? nextId(highestId) : draft.surveyId
         highestId = higherId(highestId, surveyId)
         const row = { surveyId, hash: draft.hash || surveyHash(surveyId), title: draft.title, state: draft.state }
-        put.run({ ...row, document: draft.document, ownerUserId, now })
+        put.run({ ...row, document: draft.document, ownerUserId })
         record(replaced.has(surveyId) ? 'survey.replaced' : 'survey.created', { surveyId, ownerUserId }, now, cause)
         return row
       })
@@ -71,7 +70,7 @@ export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forg
       const owners = new Map(found)
       const there = [...owners].filter(([, ownerUserId]) => ownerUserId !== NOBODY)
       for (const [surveyId, ownerUserId = NOBODY] of there) {
-        empty.run(now, surveyId)
+        empty.run(surveyId)
         record('survey.deleted', { surveyId, ownerUserId }, now, cause)
       }
       return { kind: 'deleted', alreadyDeleted: owners.size - there.length }

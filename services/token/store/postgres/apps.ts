@@ -1,5 +1,4 @@
 import { cutPage } from '../../../storage/page.js'
-import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import { type AppRow, changedColumns, removedRedirectUris, type TokenStore } from '../token-store.js'
@@ -62,8 +61,6 @@ const endCodesOfRedirectUris: Statement = {
 }
 
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
-  const apps = new Lookups<AppRow>(database, findApp, ['text'])
-
   return {
     createApp({ face, ...app }, secret, cause) {
       return database.causedTransaction(cause, async (transaction) => {
@@ -82,7 +79,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
       })
     },
 
-    findApp: (appid) => apps.findOne(appid),
+    findApp: (appid) => database.readOne<AppRow>(findApp, [appid]),
 
     async listApps({ limit, after = '' }) {
       return cutPage(await database.read<AppRow>(listApps, [after, limit + 1]), limit, (app) => app.appid)

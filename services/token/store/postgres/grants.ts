@@ -1,9 +1,9 @@
 import type { Cause } from '../../../storage/cause.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../../../storage/page.js'
-import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
+import { columnsOf, type Database, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { GrantRow, TokenStore } from '../token-store.js'
-import type { Audit, Happening } from './audit.js'
+import { type Audit, INSERT_EVENTS } from './audit.js'
 
 type GrantMethods = Pick<TokenStore, 'listGrants' | 'revokeGrant' | 'disconnectApp'>
 
@@ -15,9 +15,22 @@ export const lockGrant: Statement = {
   name: 'lock_grant',
   text: 'SELECT revoked_at_ms AS "revokedAtMs" FROM grants WHERE grant_id = $1 FOR NO KEY UPDATE',
 }
-const revokeGrant: Statement = {
-  name: 'revoke_grant',
-  text: 'UPDATE grants SET revoked_at_ms = $2 WHERE grant_id = $1',
+/** Those that have ended meanwhile stay as they are, and get no event. */
+const revokeGrants: Statement = {
+  name: 'revoke_grants',
+  text: `
+    WITH ending AS (
+      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+          $10::text[])
+        AS ending (grant_id, event_id, now_ms, actor, actor_id, actor_source, request_id, appid, user_id, note)
+    ), ended AS (
+      UPDATE grants g SET revoked_at_ms = (SELECT now_ms FROM ending e WHERE e.grant_id = g.grant_id)
+      WHERE grant_id = ANY ($1) AND revoked_at_ms IS NULL
+      RETURNING grant_id
+    )
+    ${INSERT_EVENTS}
+    SELECT event_id, now_ms, 'grant.revoked', actor, actor_id, actor_source, request_id, appid, user_id, grant_id, note
+    FROM ending JOIN ended USING (grant_id)`,
 }
 /** Keeps codes from being issued meanwhile: the update would lock them only after the grant, out of order. */
 const shareUser: Statement = {
@@ -47,16 +60,31 @@ const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
 
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
-/** Revokes a grant that is locked and not yet revoked. */
-export function endGrant(
-  transaction: Transaction,
-  audit: Audit,
-  grant: Required<Pick<Happening, 'appid' | 'userId' | 'grantId'>> & Pick<Happening, 'note'>,
-  now: number,
-  cause: Cause,
-): void {
-  transaction.write(revokeGrant, [grant.grantId, now])
-  audit.write(transaction, now, cause, { kind: 'grant.revoked', ...grant })
+export interface EndedGrant {
+  readonly appid: string
+  readonly userId: string
+  readonly grantId: string
+  readonly note?: string
+  readonly now: number
+  readonly cause: Cause
+}
+
+/** Revokes grants, each with its event. */
+export function endGrants(transaction: Transaction, audit: Audit, grants: readonly EndedGrant[]): void {
+  if (grants.length === 0) return
+  const columns = columnsOf(grants, [
+    ({ grantId }) => grantId,
+    ({ now }) => audit.newEventId(now),
+    ({ now }) => now,
+    ({ cause }) => cause.actor,
+    ({ cause }) => cause.actorId,
+    ({ cause }) => cause.actorSource,
+    ({ cause }) => cause.requestId,
+    ({ appid }) => appid,
+    ({ userId }) => userId,
+    ({ note = '' }) => note,
+  ])
+  transaction.write(revokeGrants, columns)
 }
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
@@ -87,7 +115,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
         if (!grant) return 'not_found'
         if (grant.revokedAtMs !== null) return 'already_revoked'
         transaction.write(endCodesOfUserAndApp, [userId, appid, now - MAX_CODE_TTL_MS])
-        endGrant(transaction, audit, { appid, userId, grantId }, now, cause)
+        endGrants(transaction, audit, [{ appid, userId, grantId, now, cause }])
         return 'revoked'
       })
     },
@@ -103,7 +131,11 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
           transaction.ask<{ grantId: string }>(lockGrantsOfUser, [userId, appid]),
         ])
         transaction.write(endCodesOfUserAndApp, [userId, appid, now - MAX_CODE_TTL_MS])
-        for (const each of left) endGrant(transaction, audit, { appid, userId, grantId: each.grantId }, now, cause)
+        endGrants(
+          transaction,
+          audit,
+          left.map((each) => ({ ...each, appid, userId, now, cause })),
+        )
         return left.length > 0 ? 'revoked' : 'already_revoked'
       })
     },

@@ -32,30 +32,20 @@ export const lockUserAndSession: Statement = {
     FOR NO KEY UPDATE OF u FOR KEY SHARE OF s`,
 }
 
-/** Whether to skip rows that others have locked instead of waiting for them. */
-export type Skip = '' | 'SKIP LOCKED'
-
-/** A locking statement in two versions: for a transaction that may wait and for one that must not. */
-export function waitingOrNot(name: string, text: (skip: Skip) => string): (mayWait: boolean) => Statement {
-  const waiting = { name, text: text('') }
-  const skipping = { name: `${name}_in_group`, text: text('SKIP LOCKED') }
-  return (mayWait) => (mayWait ? waiting : skipping)
-}
-
 /**
  * Continues `WITH asked AS (…), `, whose rows have an appid, a secret_id (null when the app sent none) and a place. Locks apps and
  * secrets until the transaction ends; `authentication` is `asked` with what is known of them.
  */
-export const authenticationOfAsked = (skip: Skip) => `
+export const AUTHENTICATION_OF_ASKED = `
     app AS MATERIALIZED (
       SELECT appid, is_disabled, requires_secret_on_refresh FROM apps
       WHERE appid = ANY (ARRAY(SELECT appid FROM asked))
-      FOR SHARE ${skip}
+      FOR SHARE
     ), secret AS MATERIALIZED (
       SELECT secret_id, appid, CASE WHEN revoked_at_ms IS NULL THEN coalesce(expires_at_ms, ${FOREVER}) ELSE 0 END AS end_ms
       FROM app_secrets
       WHERE secret_id = ANY (ARRAY(SELECT secret_id FROM asked)) AND appid = ANY (ARRAY(SELECT appid FROM app))
-      FOR SHARE ${skip}
+      FOR SHARE
     ), authentication AS MATERIALIZED (
       SELECT asked.*, app.is_disabled, app.requires_secret_on_refresh, coalesce(secret.end_ms, 0) AS secret_end_ms
       FROM asked
@@ -67,7 +57,7 @@ export const authenticationOfAsked = (skip: Skip) => `
 export const AUTHENTICATION = `a.is_disabled AS "isAppDisabled",
       a.requires_secret_on_refresh AS "requiresSecretOnRefresh", a.secret_end_ms AS "secretEndsAtMs"`
 
-/** The first two are null when there is no such app, or when it is locked and must not be waited for. */
+/** The first two are null when there is no such app. */
 export interface AuthenticationColumns {
   readonly isAppDisabled: boolean | null
   readonly requiresSecretOnRefresh: boolean | null
@@ -86,8 +76,8 @@ export function authenticationOf(columns: AuthenticationColumns, secretId: strin
 }
 
 /** The user of the row of `table`, locked before that row. */
-export const lockedUserOf = (table: string, skip: Skip) => `
+export const lockedUserOf = (table: string) => `
         CROSS JOIN LATERAL (
           SELECT is_disabled FROM users WHERE user_id = ${table}.user_id
-          FOR SHARE ${skip}
+          FOR SHARE
         ) u`

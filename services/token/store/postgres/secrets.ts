@@ -1,5 +1,4 @@
 import type { Cause } from '../../../storage/cause.js'
-import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import { type AppSecretRow, noteOnSecret, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
@@ -58,8 +57,6 @@ type Nullable<Row, Column extends keyof Row> = Omit<Row, Column> & {
 type SecretColumns = Nullable<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs' | 'requestId'>
 
 export function createSecretMethods(database: Database, audit: Audit): SecretMethods {
-  const secrets = new Lookups<SecretColumns>(database, listSecrets, ['text'])
-
   return {
     addAppSecret(secret, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
@@ -83,7 +80,7 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
     },
 
     async listAppSecrets(appid) {
-      return (await secrets.find(appid)).map(toSecret)
+      return (await database.read<SecretColumns>(listSecrets, [appid])).map(toSecret)
     },
   }
 }

@@ -1,5 +1,5 @@
+import { type Open, surplusOf } from '../../../protocol/surplus.js'
 import type { Cause } from '../../../storage/cause.js'
-import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import {
   BY_PASSWORD,
@@ -33,14 +33,12 @@ const insertSession: Statement = {
       (session_hash, user_id, way, provider, subject, sid, browser, started_at_ms, last_seen_at_ms, expires_at_ms)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`,
 }
-/** By the index sessions_by_user: the sessions that one more pushes out. */
-const deleteSurplusSessions: Statement = {
-  name: 'delete_surplus_sessions',
+/** By the index sessions_by_user. */
+const findOpenSessions: Statement = {
+  name: 'find_open_sessions',
   text: `
-    DELETE FROM sessions WHERE session_hash = ANY (ARRAY(
-      SELECT session_hash FROM sessions WHERE user_id = $1 AND expires_at_ms > $2
-      ORDER BY started_at_ms DESC, session_hash DESC OFFSET $3))
-    RETURNING 1`,
+    SELECT session_hash AS "sessionHash", started_at_ms AS "beganAtMs", expires_at_ms AS "expiresAtMs" FROM sessions
+    WHERE user_id = $1`,
 }
 const findSession: Statement = {
   name: 'find_session',
@@ -124,16 +122,16 @@ export async function beginSession(
 ): Promise<void> {
   const { sessionHash, userId, browser, expiresAtMs, previousSessionHash, maxLive } = session
   if (previousSessionHash) await end(transaction, audit, previousSessionHash, now, cause, 'signed in again')
-  const surplus = await transaction.write(deleteSurplusSessions, [userId, now, maxLive - 1])
-  for (const _ of surplus) recordEnd(transaction, audit, userId, now, cause, 'too many sessions')
+  const open = await transaction.ask<Open & { readonly sessionHash: Hash }>(findOpenSessions, [userId])
+  for (const surplus of surplusOf(open, maxLive, now)) {
+    await end(transaction, audit, surplus.sessionHash, now, cause, 'too many sessions')
+  }
   const { way, provider, subject, sid } = start
   transaction.write(insertSession, [sessionHash, userId, way, provider, subject, sid, browser, now, expiresAtMs])
   audit.write(transaction, now, cause, { kind: 'session.started', userId, note: noteOnStart(start) })
 }
 
 export function createSessionMethods(database: Database, audit: Audit): SessionMethods {
-  const sessions = new Lookups<SessionRow>(database, findSession, ['bytea'])
-
   return {
     startSession(session, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
@@ -145,7 +143,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
       })
     },
 
-    findSession: (sessionHash) => sessions.findOne(sessionHash),
+    findSession: (sessionHash) => database.readOne<SessionRow>(findSession, [sessionHash]),
 
     touchSession(sessionHash, now) {
       return database.transaction(async (transaction) => {

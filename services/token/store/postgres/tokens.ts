@@ -2,8 +2,8 @@ import { judgeRefresh, type RefreshedGrant, type StoredToken } from '../../../pr
 import { byteKey } from '../../../storage/bounded-map.js'
 import type { Cause } from '../../../storage/cause.js'
 import { groupBy } from '../../../storage/group-by.js'
+import { GroupedReads } from '../../../storage/postgres/grouped-reads.js'
 import { GroupedWrites, type Steps } from '../../../storage/postgres/grouped-writes.js'
-import { Lookups } from '../../../storage/postgres/lookups.js'
 import { columnsOf, type Database, type Statement, type Value } from '../../../storage/postgres/transaction.js'
 import {
   type AccessTokenRow,
@@ -18,11 +18,10 @@ import {
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import {
   AUTHENTICATION,
+  AUTHENTICATION_OF_ASKED,
   type AuthenticationColumns,
   authenticationOf,
-  authenticationOfAsked,
   lockedUserOf,
-  waitingOrNot,
 } from './locks.js'
 
 type TokenMethods = Pick<TokenStore, 'mintAccessToken' | 'findAccessToken'>
@@ -32,24 +31,24 @@ type TokenMethods = Pick<TokenStore, 'mintAccessToken' | 'findAccessToken'>
  * only one: one join for all might begin at the wrong end and read a whole index. By the unique index of refresh_token_hash;
  * only if the appid matches, as for codes, and the || '' keeps the planner from the app's own index.
  */
-const lockGrantsToMint = waitingOrNot(
-  'lock_grants_to_mint',
-  (skip) => `
+const lockGrantsToMint: Statement = {
+  name: 'lock_grants_to_mint',
+  text: `
     WITH asked AS (
       SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[])
         WITH ORDINALITY AS asked (appid, secret_id, refresh_token_hash, place)
-    ), ${authenticationOfAsked(skip)}
+    ), ${AUTHENTICATION_OF_ASKED}
     SELECT ${AUTHENTICATION}, g.grant_id AS "grantId", g.user_id AS "userId", g.expires_at_ms AS "expiresAtMs",
       g.revoked_at_ms IS NOT NULL AS "isRevoked", NOT g.is_disabled AS "isUserLive", g.last_used_at_ms AS "lastUsedAtMs"
     FROM authentication a
       LEFT JOIN LATERAL (
         SELECT g.grant_id, g.user_id, g.expires_at_ms, g.revoked_at_ms, g.last_used_at_ms, u.is_disabled
-        FROM grants g ${lockedUserOf('g', skip)}
+        FROM grants g ${lockedUserOf('g')}
         WHERE g.refresh_token_hash = a.refresh_token_hash AND g.appid || '' = a.appid
-        FOR NO KEY UPDATE OF g ${skip}
+        FOR NO KEY UPDATE OF g
       ) g ON true
     ORDER BY a.place`,
-)
+}
 /** For many at once, sent after the locks, so that it finds the tokens of the refresh before. By the index access_tokens_by_grant. */
 const findTokensOfGrants: Statement = {
   name: 'find_tokens_of_grants',
@@ -89,19 +88,22 @@ const mint: Statement = {
     FROM unnest($10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
       AS refreshed (event_id, now_ms, actor, request_id, appid, user_id, grant_id)`,
 }
-/** Primary keys of all four tables. */
-const findAccessToken: Statement = {
-  name: 'find_access_token',
+/** For many at once, by the primary keys of all four tables. */
+const findAccessTokens: Statement = {
+  name: 'find_access_tokens',
   text: `
-    SELECT g.grant_id AS "grantId", g.appid, g.user_id AS "userId", g.openid, g.scope, u.external_id AS "externalId",
-      u.nickname, u.avatar,
-      t.expires_at_ms AS "expiresAtMs", g.last_used_at_ms AS "grantLastUsedAtMs",
-      g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled AS "isRevoked"
-    FROM access_tokens t
-      JOIN grants g ON g.grant_id = t.grant_id
-      JOIN apps a ON a.appid = g.appid
-      JOIN users u ON u.user_id = g.user_id
-    WHERE t.access_token_hash = $1`,
+    SELECT asked.place, found.*
+    FROM unnest($1::bytea[]) WITH ORDINALITY AS asked (hash, place) CROSS JOIN LATERAL (
+      SELECT g.grant_id AS "grantId", g.appid, g.user_id AS "userId", g.openid, g.scope, u.external_id AS "externalId",
+        u.nickname, u.avatar, t.expires_at_ms AS "expiresAtMs", g.last_used_at_ms AS "grantLastUsedAtMs",
+        g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled AS "isRevoked"
+      FROM access_tokens t
+        JOIN grants g ON g.grant_id = t.grant_id
+        JOIN apps a ON a.appid = g.appid
+        JOIN users u ON u.user_id = g.user_id
+      WHERE t.access_token_hash = asked.hash
+      OFFSET 0
+    ) found`,
 }
 /** One refresh to carry out. */
 interface Refresh {
@@ -123,22 +125,22 @@ interface TokenColumns extends StoredToken {
 }
 
 export function createTokenMethods(database: Database, audit: Audit): TokenMethods {
-  const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, ['bytea'])
+  const accessTokens = new GroupedReads<AccessTokenRow>(database, findAccessTokens)
   const refreshes = new GroupedWrites(database, refreshSteps(audit))
 
   return {
     mintAccessToken: (minting, now, cause) =>
       refreshes.submit(byteKey(minting.refreshTokenHash), { minting, now, cause }),
 
-    findAccessToken: async ({ hash }: PresentedToken) => hash && accessTokens.findOne(hash),
+    findAccessToken: async ({ hash }: PresentedToken) => hash && accessTokens.find(hash),
   }
 }
 
 function refreshSteps(audit: Audit): Steps<Refresh, MintingResult> {
-  return async (transaction, all, mayWait) => {
+  return async (transaction, all) => {
     const hashes = all.map(({ minting }) => minting.refreshTokenHash)
     const [locked, stored] = await Promise.all([
-      transaction.ask<LockedGrant>(lockGrantsToMint(mayWait), [
+      transaction.ask<LockedGrant>(lockGrantsToMint, [
         ...columnsOf(all, [({ minting }) => minting.appid, ({ minting }) => minting.secretId ?? null]),
         hashes,
       ]),
@@ -148,7 +150,7 @@ function refreshSteps(audit: Audit): Steps<Refresh, MintingResult> {
     const tokens = new Map<string, readonly StoredToken[]>(groupBy(stored, ({ grantId }) => grantId))
     const minted: (Refresh & { readonly grantId: string; readonly userId: string })[] = []
     const used: { readonly grantId: string; readonly now: number }[] = []
-    const results = all.map((each, index): MintingResult | undefined => {
+    const results = all.map((each, index): MintingResult => {
       const { minting, now } = each
       const found = locked[index]
       if (!found) throw new TypeError('there is a row for each refresh')
@@ -156,7 +158,7 @@ function refreshSteps(audit: Audit): Steps<Refresh, MintingResult> {
       const terms = termsOf(minting, grant?.grantId ?? '')
       const verdict = judgeRefresh(authenticationOf(found, minting.secretId), grant, terms, now)
       if (!grant || (verdict.kind !== 'minted' && verdict.kind !== 'shared')) {
-        return mayWait ? { kind: verdict.kind as 'refused' } : undefined
+        return { kind: verdict.kind as 'refused' }
       }
       const { grantId, userId, lastUsedAtMs } = grant
       if (verdict.kind === 'minted') {

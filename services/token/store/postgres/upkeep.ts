@@ -120,7 +120,7 @@ export function createUpkeepMethods(database: Database): UpkeepMethods {
 
     async shortenAhead({ accessTokenMs }, now) {
       const aheadMs = now + CLOCK_SKEW_MS
-      const [found] = await database.read<{ eventId: string | null }>(findAhead, [firstIdAt(aheadMs)])
+      const found = await database.readOne<{ eventId: string | null }>(findAhead, [firstIdAt(aheadMs)])
       const eventId = found?.eventId ?? ''
       if (eventId <= mendedUpTo) return 0
       const count = await database.transaction(async (transaction) => {

@@ -1,6 +1,5 @@
 import type { Cause } from '../../../storage/cause.js'
 import { cutPage } from '../../../storage/page.js'
-import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement, Transaction, Value } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import {
@@ -15,7 +14,7 @@ import {
   type UserRow,
 } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { endGrant } from './grants.js'
+import { endGrants } from './grants.js'
 import { lockUnchangedUser } from './locks.js'
 
 type UserMethods = Pick<
@@ -206,8 +205,6 @@ function endSessionsAndCodes(
 }
 
 export function createUserMethods(database: Database, audit: Audit): UserMethods {
-  const users = new Lookups<UserRow>(database, findUser, ['text'])
-
   return {
     createUser(user, cause) {
       return database.causedTransaction(cause, async (transaction) => {
@@ -222,11 +219,9 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
       })
     },
 
-    findUser: (username) => users.findOne(username),
+    findUser: (username) => database.readOne<UserRow>(findUser, [username]),
 
-    async findUserById(userId) {
-      return (await database.read<UserRow>(findUserById, [userId]))[0]
-    },
+    findUserById: (userId) => database.readOne<UserRow>(findUserById, [userId]),
 
     async findUserByExternalId(externalId) {
       return (await database.read<UserRow>(findUserByExternalId, [externalId]))[0]
@@ -295,7 +290,11 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         const grants = await transaction.ask<{ grantId: string; appid: string }>(lockAllGrantsOfUser, [userId])
         transaction.write(eraseUser, [userId, placeholderName(userId), nickname, avatar, passwordHash])
         const note = 'its user was deleted'
-        for (const grant of grants) endGrant(transaction, audit, { ...grant, userId, note }, now, cause)
+        endGrants(
+          transaction,
+          audit,
+          grants.map((grant) => ({ ...grant, userId, note, now, cause })),
+        )
         audit.write(transaction, now, cause, { kind: 'user.deleted', userId })
         return 'deleted'
       })

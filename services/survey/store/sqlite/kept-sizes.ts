@@ -1,5 +1,5 @@
 // How much memory kept surveys and lists take: row, message, and the gateway's JSON.
-import type { SurveyList, SurveyRow } from './survey-store.js'
+import type { SurveyList, SurveyRow } from '../survey-store.js'
 
 /** For everything that one store keeps. */
 export const MAX_KEPT_BYTES = 128 * 1024 * 1024
