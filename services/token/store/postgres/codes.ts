@@ -41,12 +41,17 @@ const insertCode: Statement = {
     INSERT INTO codes (code_hash, appid, user_id, redirect_uri, code_challenge, scope, issued_at_ms, expires_at_ms)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 }
-/** By the index codes_by_user: of the codes issued after $3, those that can still be used. */
+/**
+ * By the index codes_by_user. Only codes with the lifetime of the new one count, those issued after $3, however many have expired;
+ * most users have fewer than $4.
+ */
+const OPEN_CODES = `
+  FROM codes WHERE user_id = $1 AND appid = $2 AND issued_at_ms > $3 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`
 const findOpenCodes: Statement = {
   name: 'find_open_codes',
   text: `
-    SELECT code_hash AS "codeHash", issued_at_ms AS "beganAtMs", expires_at_ms AS "expiresAtMs" FROM codes
-    WHERE user_id = $1 AND appid = $2 AND issued_at_ms > $3 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`,
+    SELECT code_hash AS "codeHash", issued_at_ms AS "beganAtMs", expires_at_ms AS "expiresAtMs" ${OPEN_CODES}
+      AND (SELECT count(*) ${OPEN_CODES}) >= $4`,
 }
 const endCodes: Statement = {
   name: 'end_codes',
@@ -98,17 +103,25 @@ const takeOpenids: Statement = {
     )
     SELECT appid, user_id AS "userId", openid FROM existing UNION ALL SELECT * FROM made`,
 }
+/** By the index grants_by_user: rows that are compared whole, and the + 0 below, keep the planner from grants_by_app. */
+const OPEN_GRANTS = `
+  FROM grants
+  WHERE (user_id, appid) BETWEEN (asked.user_id, asked.appid) AND (asked.user_id, asked.appid) AND revoked_at_ms IS NULL`
 /**
- * For many users and apps at once, sent after their openids are locked. By the index grants_by_user: rows that are compared whole
- * and the + 0 keep the planner from grants_by_app.
+ * For many at once, sent after their openids are locked. Most users have so few grants to an app that all that are added fit, and
+ * then no row is read.
  */
 const findOpenGrants: Statement = {
   name: 'find_open_grants',
   text: `
+    WITH crowded AS MATERIALIZED (
+      SELECT appid, user_id FROM unnest($1::text[], $2::text[], $3::integer[]) AS asked (appid, user_id, max_grants)
+      GROUP BY appid, user_id
+      HAVING (SELECT count(*) ${OPEN_GRANTS}) + count(*) > min(max_grants)
+    )
     SELECT asked.appid, asked.user_id AS "userId", g.*
-    FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::text[]) AS asked (appid, user_id)) asked CROSS JOIN LATERAL (
-      SELECT grant_id AS "grantId", created_at_ms AS "beganAtMs", expires_at_ms AS "expiresAtMs" FROM grants
-      WHERE (user_id, appid) BETWEEN (asked.user_id, asked.appid) AND (asked.user_id, asked.appid) AND revoked_at_ms IS NULL
+    FROM crowded asked CROSS JOIN LATERAL (
+      SELECT grant_id AS "grantId", created_at_ms AS "beganAtMs", expires_at_ms AS "expiresAtMs" ${OPEN_GRANTS}
       ORDER BY created_at_ms + 0, grant_id
     ) g`,
 }
@@ -183,11 +196,12 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
       if (code.expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       return database.causedTransaction(cause, async (transaction) => {
         const { codeHash, appid, userId, sessionHash, redirectUri, codeChallenge, scope, expiresAtMs, maxLive } = code
+        const issuedAfter = now - (expiresAtMs - now)
         const [app, session, existing, open] = await Promise.all([
           transaction.askOne<Pick<AppRow, 'isDisabled' | 'redirectUris'>>(shareApp, [appid]),
           transaction.askOne(lockUserAndSession, [userId, sessionHash]),
           transaction.askOne<CodeColumns>(findCode, [codeHash]),
-          transaction.ask<Open & { readonly codeHash: Hash }>(findOpenCodes, [userId, appid, now - MAX_CODE_TTL_MS]),
+          transaction.ask<Open & { readonly codeHash: Hash }>(findOpenCodes, [userId, appid, issuedAfter, maxLive]),
         ])
         const isSessionOpen = session !== undefined
         const facts = { app, isSessionOpen, existing: existing && storedCode(existing, isSessionOpen) }
@@ -259,13 +273,19 @@ async function writeGrants(
   good: readonly GoodExchange[],
 ): Promise<(GoodExchange & { readonly openid: string })[]> {
   if (good.length === 0) return []
-  const users = columnsOf(good, [({ redemption }) => redemption.appid, ({ userId }) => userId])
+  const appids = good.map(({ redemption }) => redemption.appid)
+  const userIds = good.map(({ userId }) => userId)
   const [taken, open] = await Promise.all([
     transaction.ask<{ appid: string; userId: string; openid: string }>(takeOpenids, [
-      ...users,
+      appids,
+      userIds,
       good.map(({ redemption }) => redemption.newOpenid),
     ]),
-    transaction.ask<OpenGrant & { readonly appid: string; readonly userId: string }>(findOpenGrants, users),
+    transaction.ask<OpenGrant & { readonly appid: string; readonly userId: string }>(findOpenGrants, [
+      appids,
+      userIds,
+      good.map(({ redemption }) => redemption.maxGrants),
+    ]),
   ])
   const openids = new Map(taken.map((row) => [userAndApp(row), row.openid]))
   const granted = good.map((each) => {

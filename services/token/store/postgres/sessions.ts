@@ -33,12 +33,12 @@ const insertSession: Statement = {
       (session_hash, user_id, way, provider, subject, sid, browser, started_at_ms, last_seen_at_ms, expires_at_ms)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`,
 }
-/** By the index sessions_by_user. */
+/** By the index sessions_by_user. Most users have fewer than $2. */
 const findOpenSessions: Statement = {
   name: 'find_open_sessions',
   text: `
     SELECT session_hash AS "sessionHash", started_at_ms AS "beganAtMs", expires_at_ms AS "expiresAtMs" FROM sessions
-    WHERE user_id = $1`,
+    WHERE user_id = $1 AND (SELECT count(*) FROM sessions WHERE user_id = $1) >= $2`,
 }
 const findSession: Statement = {
   name: 'find_session',
@@ -122,7 +122,7 @@ export async function beginSession(
 ): Promise<void> {
   const { sessionHash, userId, browser, expiresAtMs, previousSessionHash, maxLive } = session
   if (previousSessionHash) await end(transaction, audit, previousSessionHash, now, cause, 'signed in again')
-  const open = await transaction.ask<Open & { readonly sessionHash: Hash }>(findOpenSessions, [userId])
+  const open = await transaction.ask<Open & { readonly sessionHash: Hash }>(findOpenSessions, [userId, maxLive])
   for (const surplus of surplusOf(open, maxLive, now)) {
     await end(transaction, audit, surplus.sessionHash, now, cause, 'too many sessions')
   }
