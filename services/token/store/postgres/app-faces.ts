@@ -1,4 +1,3 @@
-import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import {
   type AppFace,
@@ -34,12 +33,9 @@ const setLogo: Statement = {
 }
 
 export function createAppFaceMethods(database: Database): Pick<TokenStore, 'findAppFace' | 'findAppLogo'> {
-  const faces = new Lookups<AppFace>(database, findFace, ['text'])
   return {
-    findAppFace: async (appid) => (await faces.findOne(appid)) ?? NO_FACE,
-    async findAppLogo(appid) {
-      return (await database.read<StoredLogo>(findLogo, [appid]))[0]
-    },
+    findAppFace: async (appid) => (await database.readOne<AppFace>(findFace, [appid])) ?? NO_FACE,
+    findAppLogo: (appid) => database.readOne<StoredLogo>(findLogo, [appid]),
   }
 }
 
