@@ -28,7 +28,7 @@ const provider = z
     provision: z.enum(['create', 'existing_only']).default('create'),
     require: z.record(claimName, z.array(text).min(1).max(100)).default({}),
     switch_account_prompt: z.enum(['select_account', 'login']).default('select_account'),
-    timeout_ms: z.int().min(100).max(30_000).default(5_000),
+    timeout_ms: z.int().min(100).max(30_000).default(4_000),
   })
   .refine(({ token_auth, client_secret_file }) => (token_auth === 'none') === (client_secret_file === undefined), {
     path: ['client_secret_file'],

@@ -239,7 +239,7 @@ describe('a provider that', () => {
     ],
   ])('%s has its page, the password still works, and recovery needs no restart', async (_, end, begin) => {
     const provider = await startProvider()
-    const own = await serviceWith(provider, { timeout_ms: 500 })
+    const own = await serviceWith(provider, { timeout_ms: 2_000 })
     const [registered, user] = [await own.createApp(), await own.createUser()]
     await end(provider)
     const visitor = own.visitor()
@@ -251,7 +251,7 @@ describe('a provider that', () => {
     ).toBeDefined()
     await own.grantAccess({ app: registered, user })
     await begin(provider)
-    own.clock.advance({ seconds: 2 })
+    own.clock.advance({ seconds: 4 })
     const signedIn = await signIn(visitor, 'corp', provider, 'li', registered)
     expect(signedIn.html.text).toContain('would like to connect')
     expect(logged(own, 'a sign-in at a provider failed')).toEqual([
@@ -267,7 +267,7 @@ describe('a provider that', () => {
 
   test('goes down while people are there lets them try again', async () => {
     const provider = await startProvider()
-    const own = await serviceWith(provider, { timeout_ms: 500 })
+    const own = await serviceWith(provider, { timeout_ms: 2_000 })
     const registered = await own.createApp()
     const visitor = own.visitor()
     const address = await leaveFor(visitor, authorizePath(registered, 'st'), 'corp')
@@ -276,7 +276,7 @@ describe('a provider that', () => {
     const page = await comeBack(visitor, callback)
     expect([page.status, page.html.text]).toEqual([503, expect.stringContaining('Sign-in is not available right now')])
     await provider.start()
-    own.clock.advance({ seconds: 2 })
+    own.clock.advance({ seconds: 4 })
     expect((await signIn(visitor, 'corp', provider, 'li', registered)).html.text).toContain('would like to connect')
   })
 

@@ -32,10 +32,7 @@ describe.skipIf(chromiumPath === undefined)('sign-ins at a provider in Chromium'
 
   /** With one app. */
   async function place(env: Readonly<Record<string, string>> = {}) {
-    const { file, remove } = writeProvidersFile(
-      { corp: provider },
-      { switch_account_prompt: 'login', timeout_ms: 1_000 },
-    )
+    const { file, remove } = writeProvidersFile({ corp: provider }, { switch_account_prompt: 'login' })
     const service = await openService({ env: { OIDC_PROVIDERS_FILE: file, ...env } })
     remove()
     closing.push(() => service.backend.close())

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { readConfig } from '../../bin/config.js'
 import { readOidcProviders } from '../../bin/oidc-providers.js'
 
 const LEAST = {
@@ -45,9 +46,13 @@ test('a provider needs five members; the rest is usual', () => {
       provision: 'create',
       require: {},
       switchAccountPrompt: 'select_account',
-      timeoutMs: 5_000,
+      timeoutMs: 4_000,
     },
   ])
+})
+
+test('the usual time for a provider is less than what a gateway waits for a token service', () => {
+  expect(read({ providers: [LEAST] })[0]?.timeoutMs).toBeLessThan(readConfig({}).rpcTimeoutMs)
 })
 
 test('everything can be said', () => {

@@ -3,6 +3,7 @@
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
 import { OAuth2Server } from 'oauth2-mock-server'
 import { expect, onTestFinished, test } from 'vitest'
 import { freePort } from '../harness/free-port.js'
@@ -23,23 +24,25 @@ async function startSigner(): Promise<OAuth2Server> {
 
 /** The provider behind a front that may hold its answers; `server` may be replaced by another one with other keys. */
 async function start() {
-  const hostile = { server: await startSigner(), isHeld: false, nonce: '' }
-  const front = createServer((incoming, response) => {
+  const hostile = { server: await startSigner(), isHeld: false, delayMs: 0, nonce: '' }
+  const front = createServer(async (incoming, response) => {
     if (hostile.isHeld) return
     hostile.nonce = new URL(incoming.url ?? '', 'http://x').searchParams.get('nonce') ?? hostile.nonce
     const { port } = hostile.server.address()
+    await setTimeout(hostile.delayMs)
     const { method, url, headers } = incoming
     const outgoing = request({ host: '127.0.0.1', port, path: url, method, headers }, (answer) => {
       response.writeHead(answer.statusCode ?? 500, answer.headers)
       answer.pipe(response)
     })
+    outgoing.on('error', () => response.destroy())
     incoming.pipe(outgoing)
   }).listen(0, '127.0.0.1')
   onTestFinished(() => front.close().closeAllConnections())
   await once(front, 'listening')
   const issuer = `http://127.0.0.1:${(front.address() as AddressInfo).port}`
   hostile.server.issuer.url = issuer
-  const file = providersFile({ corp: { issuer, clientSecret: CLIENT_SECRET } }, { timeout_ms: 500 })
+  const file = providersFile({ corp: { issuer, clientSecret: CLIENT_SECRET } }, { timeout_ms: 2_000 })
   const service = await startService({ env: { OIDC_PROVIDERS_FILE: file, ADMIN_PORT: String(await freePort()) } })
   return { hostile, issuer, service, app: await service.createApp() }
 }
@@ -92,6 +95,14 @@ test.each<[string, Attack, number, string]>([
     'nothing in time',
     ({ hostile }) => {
       hostile.isHeld = true
+    },
+    503,
+    'unavailable',
+  ],
+  [
+    'answers that are each in time, and too late together,',
+    ({ hostile }) => {
+      hostile.delayMs = 1_200
     },
     503,
     'unavailable',

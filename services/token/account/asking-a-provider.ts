@@ -47,7 +47,7 @@ export async function told<T>(
 ): Promise<T | ProviderFailure> {
   const event = { provider: settings.id, step, requestId }
   try {
-    const answer = await asked
+    const answer = await inTime(asked, settings.timeoutMs)
     onProvider?.({ ...event, outcome: 'ok', failure: undefined })
     return answer
   } catch (error) {
@@ -55,4 +55,13 @@ export async function told<T>(
     onProvider?.({ ...event, outcome: error.kind, failure: error })
     return error
   }
+}
+
+/** Of all requests of a step together: the gateway does not wait for long either, and would not know why. */
+function inTime<T>(asked: Promise<T>, timeoutMs: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new ProviderFailure('unavailable', `it took more than ${timeoutMs} ms`))
+    const timer = setTimeout(late, timeoutMs)
+    asked.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
 }

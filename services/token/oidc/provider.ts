@@ -41,6 +41,7 @@ export interface ProviderSettings {
   readonly require: Readonly<Record<string, readonly string[]>>
   /** What asks for another account: not every provider knows `select_account`. */
   readonly switchAccountPrompt: 'select_account' | 'login'
+  /** For a step of a sign-in, with all requests that it takes. */
   readonly timeoutMs: number
 }
 
