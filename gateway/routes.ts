@@ -1,5 +1,6 @@
 // Everything the gateway serves, and what serves a path.
 import { accessTokenRoute } from './api/exchange.js'
+import { providerLogoutRoute } from './api/provider-logout.js'
 import { refreshTokenRoute } from './api/refresh.js'
 import { surveyRoute } from './api/survey.js'
 import { surveysRoute } from './api/surveys.js'
@@ -10,7 +11,7 @@ import { pageRoutes } from './pages/page-routes.js'
 /** The endpoints of spec 4.2 to 4.5. */
 export const apiRoutes: readonly Route[] = [accessTokenRoute, refreshTokenRoute, userRoute, surveyRoute, surveysRoute]
 
-export const routes: readonly Route[] = [...apiRoutes, ...pageRoutes]
+export const routes: readonly Route[] = [...apiRoutes, providerLogoutRoute, ...pageRoutes]
 
 /** Route name of a path where nothing is served. */
 export const NO_ROUTE = 'none'

@@ -9,14 +9,22 @@ const KEY_BYTES = 32
 const FORM_ID_BYTES = 24
 const FORM_TIME_BYTES = 6 // ms since 1970
 
-export type FormName = 'sign_in' | 'authorization' | 'sign_out' | 'disconnect'
+export type FormName =
+  | 'sign_in'
+  | 'authorization'
+  | 'sign_out'
+  | 'disconnect'
+  | 'change_password'
+  | 'end_sessions'
+  | 'link'
+  | 'unlink'
 
 /** What a form may be used for; all of it is signed. */
 export interface FormUse {
   readonly form: FormName
   /** Session the form was shown in; undefined for the sign-in form, which belongs to nobody yet. */
   readonly sessionToken: string | undefined
-  /** The authorization request in progress, or the grant to end. */
+  /** The authorization request in progress, or what is to end, to be linked or unlinked. */
   readonly about: readonly string[]
 }
 

@@ -7,7 +7,7 @@ import { checkForm, FormRefused, type FormUse, newFormId, signForm } from './csr
 import { guarded } from './failures.js'
 import { originOf, saysOrigin } from './own-origin.js'
 import type { HiddenField } from './view.js'
-import { APPS_PATH, goalHref, openVisit, type Visit } from './visit.js'
+import { goalHref, openVisit, type Visit } from './visit.js'
 
 /**
  * Answers a form of our own pages. Whatever fails leads back to where the form is: the authorization request that its address
@@ -19,9 +19,9 @@ export function answerForm(
   answer: (visit: Visit, form: Params, asked: AuthorizationRequest | undefined) => Promise<Answer>,
 ): Promise<Answer> {
   const visit = openVisit(request, deps)
-  return guarded(visit, APPS_PATH, async () => {
+  return guarded(visit, visit.home, async () => {
     const asked = readRequestInProgress(request.query())
-    return guarded(visit, goalHref(asked), async () => answer(visit, await readForm(visit), asked))
+    return guarded(visit, goalHref(visit, asked), async () => answer(visit, await readForm(visit), asked))
   })
 }
 

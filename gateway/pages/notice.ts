@@ -11,16 +11,38 @@ const OF_SIGN_IN = [
   'sessionEnded',
   'signedOut',
   'signOutDone',
+  'signOutDoneHere',
 ] as const
-const ALL = [...OF_SIGN_IN, 'disconnected'] as const
+/** What the account page says. */
+const OF_ACCOUNT = [
+  'passwordChanged',
+  'passwordWrong',
+  'passwordUnfit',
+  'sessionsEnded',
+  'linked',
+  'linkRefused',
+  'unlinked',
+  'unlinkRefused',
+  'tooManyAttempts',
+] as const
+const ALL = [...OF_SIGN_IN, ...OF_ACCOUNT, 'disconnected'] as const
 
 export interface Notice {
   readonly about: (typeof ALL)[number]
-  /** What was typed as the username, which the form keeps, or the name of the app whose access has ended. */
+  /**
+   * What was typed as the username, which the form keeps; the name of the app whose access has ended; where somebody may still be
+   * signed in; or how many seconds to wait.
+   */
   readonly detail: string
 }
 
 export type SignInNotice = Notice & { readonly about: (typeof OF_SIGN_IN)[number] }
+
+export type AccountNotice = Notice & { readonly about: (typeof OF_ACCOUNT)[number] }
+
+export function isOfAccount(notice: Notice | undefined): notice is AccountNotice {
+  return OF_ACCOUNT.some((about) => about === notice?.about)
+}
 
 export function isOfSignIn(notice: Notice | undefined): notice is SignInNotice {
   return OF_SIGN_IN.some((about) => about === notice?.about)

@@ -10,6 +10,7 @@ import { signInRoutes } from './sign-in.js'
 import { returnRoutes } from './sign-in-elsewhere.js'
 import { signOutRoute } from './sign-out.js'
 import { wayBackRoutes } from './way-back.js'
+import { yourAccountRoutes } from './your-account.js'
 
 export const pageRoutes: readonly Route[] = [
   landingRoute,
@@ -19,6 +20,7 @@ export const pageRoutes: readonly Route[] = [
   ...returnRoutes,
   signOutRoute,
   ...connectedAppsRoutes,
+  ...yourAccountRoutes,
   ...wayBackRoutes,
   ...assetRoutes,
 ]

@@ -5,6 +5,7 @@ import {
   type ListSignInMethodsResponse,
   CompleteSignInResponse_Outcome as Outcome,
 } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { browserName } from '../browser-name.js'
 import { toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, Route } from '../http.js'
 import { parseQuery } from '../query.js'
@@ -15,7 +16,7 @@ import { setOwnCookie } from './cookies.js'
 import { errorPage } from './error-page.js'
 import { guarded } from './failures.js'
 import { redirectTo } from './view.js'
-import { APPS_PATH, goalHref, openVisit, type Visit } from './visit.js'
+import { ACCOUNT_PATH, APPS_PATH, goalHref, openVisit, redirectWith, type Visit } from './visit.js'
 
 /** Where somebody signs in who does not type a password here: a provider, or the platform if empty. */
 export interface Elsewhere {
@@ -50,27 +51,59 @@ export async function leaveFor(
   { provider, selectAccount }: Elsewhere,
   setCookies: readonly string[] = visit.setCookies,
 ): Promise<Answer> {
+  const { deps, request } = visit
+  const signIn = { ...(asked && { appid: asked.appid, redirectUri: asked.redirectUri }), selectAccount }
+  return leave(visit, provider, goalHref(visit, asked), async (where) => {
+    const { redirectTo: address } = await deps.account.beginSignIn({ ...signIn, ...where }, request.rpc)
+    return redirectTo(address, { outcome: 'sign_in_elsewhere', setCookies, ...appOf(asked) })
+  })
+}
+
+/** Sends the browser to a provider for an identity to link. @throws what BeginLink throws, but for a provider that cannot be asked */
+export function leaveToLink(
+  visit: Visit,
+  provider: string,
+  proof: { readonly sessionToken: string; readonly password: string },
+): Promise<Answer> {
+  const { deps, request, setCookies } = visit
+  return leave(visit, provider, ACCOUNT_PATH, async (where) => {
+    const { redirectTo: address } = await deps.account.beginLink({ ...proof, ...where }, request.rpc)
+    return redirectTo(address, { outcome: 'link', setCookies })
+  })
+}
+
+/** What both ways of leaving have in common. */
+interface Where {
+  readonly provider: string
+  readonly language: string
+  readonly browserKey: string
+  readonly source: string
+  readonly returnUri: string
+  readonly restartUri: string
+}
+
+async function leave(
+  visit: Visit,
+  provider: string,
+  goal: string,
+  begin: (where: Where) => Promise<Answer>,
+): Promise<Answer> {
   const { deps, request, language, formKey } = visit
   const { origin } = deps.publicUrl
   const path = provider === '' ? RETURN_PATH : `/connect/oidc/${provider}/callback`
-  const signIn = {
-    provider,
-    selectAccount,
-    language,
-    browserKey: formKey,
-    source: networkOf(request.source),
-    returnUri: origin + path,
-    restartUri: origin + goalHref(asked),
-    ...(asked && { appid: asked.appid, redirectUri: asked.redirectUri }),
-  }
   try {
-    const { redirectTo: address } = await deps.account.beginSignIn(signIn, request.rpc)
-    return redirectTo(address, { outcome: 'sign_in_elsewhere', setCookies, ...appOf(asked) })
+    return await begin({
+      provider,
+      language,
+      browserKey: formKey,
+      source: networkOf(request.source),
+      returnUri: origin + path,
+      restartUri: origin + goal,
+    })
   } catch (error) {
     const { type, options } = toProblem(error)
-    if (type === 'provider_unavailable')
-      return pageAbout(visit, 'providerUnavailable', goalHref(asked), options.retryAfterSeconds)
-    if (type === 'provider_misconfigured') return pageAbout(visit, 'providerMisconfigured', goalHref(asked))
+    if (type === 'provider_unavailable') return pageAbout(visit, 'providerUnavailable', goal, options.retryAfterSeconds)
+    if (type === 'provider_misconfigured') return pageAbout(visit, 'providerMisconfigured', goal)
     throw error
   }
 }
@@ -89,7 +122,7 @@ function comeBackFromProvider(request: GatewayRequest, deps: GatewayDeps): Promi
   })
 }
 
-type Browser = { readonly browserKey: string; readonly previousSessionToken: string }
+type Browser = { readonly browserKey: string; readonly previousSessionToken: string; readonly browser: string }
 
 function comeBack(
   request: GatewayRequest,
@@ -99,7 +132,8 @@ function comeBack(
   const visit = openVisit(request, deps)
   return guarded(visit, APPS_PATH, async () => {
     const browserKey = visit.hadFormKey ? visit.formKey : ''
-    const completed = await complete({ browserKey, previousSessionToken: visit.sessionToken ?? '' })
+    const browser = browserName(request.header('user-agent'))
+    const completed = await complete({ browserKey, previousSessionToken: visit.sessionToken ?? '', browser })
     return answerTo(visit, completed)
   })
 }
@@ -111,7 +145,10 @@ async function answerTo(visit: Visit, { outcome, sessionToken, restartUri }: Com
     const setCookies = [...visit.setCookies, setOwnCookie(deps.publicUrl, 'session', sessionToken)]
     return redirectTo(goal, { outcome: 'signed_in', setCookies })
   }
-  if (outcome === Outcome.LINKED) return redirectTo(goal, { outcome: 'linked', setCookies: visit.setCookies })
+  if (outcome === Outcome.LINKED)
+    return redirectWith(visit, goal, { about: 'linked', detail: '' }, { outcome: 'linked' })
+  if (outcome === Outcome.CANCELLED && goal === ACCOUNT_PATH && visit.sessionToken !== undefined)
+    return redirectTo(goal, { outcome: 'cancelled', setCookies: visit.setCookies })
   if (outcome === Outcome.CANCELLED)
     return (await refusedAccess(visit, restartUri)) ?? pageAbout(visit, 'cancelled', goal)
   return pageAbout(visit, pages[outcome] ?? 'unknown', goal)

@@ -1,20 +1,21 @@
 import type { ListSignInMethodsResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import type { CheckAuthorizationRequestResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { browserName } from '../browser-name.js'
 import { toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, Route } from '../http.js'
 import type { Params } from '../query.js'
 import type { GatewayRequest } from '../request.js'
 import { networkOf } from '../source.js'
-import { type AuthorizationRequest, requestValues, withRequest } from './authorization-request.js'
+import { type AuthorizationRequest, requestValues } from './authorization-request.js'
 import { setOwnCookie } from './cookies.js'
 import { FormRefused, type FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
 import { answerForm, csrfField, isOfLostKey, requireForm } from './forms.js'
-import { isOfSignIn, type SignInNotice } from './notice.js'
+import { isOfSignIn, type Notice, type SignInNotice } from './notice.js'
 import { leaveFor, onlyWay } from './sign-in-elsewhere.js'
 import { fill } from './texts.js'
 import { type Message, type Rendered, redirectTo, renderPage } from './view.js'
-import { chosenLanguage, goalHref, isProblem, redirectWith, type Visit } from './visit.js'
+import { chosenLanguage, goalHref, isProblem, labelOf, redirectWith, type Visit, withGoal } from './visit.js'
 
 /** Where a sign-in leads: the authorization it interrupts, with its checked app; undefined for the connected apps. */
 export interface SignInGoal {
@@ -33,10 +34,14 @@ export async function signInPage(visit: Visit, goal: SignInGoal | undefined): Pr
   const provider = onlyWay(methods)
   if (provider !== undefined && !notice) return leaveFor(visit, goal?.asked, { provider, selectAccount: false })
   const message = notice && messageOf(notice, visit)
-  return renderSignIn(visit, goal, methods, notice?.detail ?? '', message, { status: 200, outcome: 'sign_in' })
+  const username = isSignOut(notice) ? '' : (notice?.detail ?? '')
+  return renderSignIn(visit, goal, methods, username, message, { status: 200, outcome: 'sign_in' })
 }
 
-function messageOf({ about }: SignInNotice, { t }: Visit): Message | undefined {
+/** What the page says before anybody has typed a name. */
+const isSignOut = (notice: Notice | undefined) => notice?.about === 'signOutDone' || notice?.about === 'signOutDoneHere'
+
+function messageOf({ about, detail }: SignInNotice, { t }: Visit): Message | undefined {
   switch (about) {
     case 'typed':
       return undefined
@@ -45,6 +50,8 @@ function messageOf({ about }: SignInNotice, { t }: Visit): Message | undefined {
       return { kind: 'alert', text: t.signIn[about] }
     case 'signOutDone':
       return { kind: 'done', text: t.signIn[about] }
+    case 'signOutDoneHere':
+      return { kind: 'done', text: fill(t.signIn[about], { place: detail || t.signIn.thePlatform }) }
     default:
       return { kind: 'notice', text: t.signIn[about] }
   }
@@ -60,7 +67,7 @@ function renderSignIn(
 ): Answer {
   const { language, t, setCookies, request, deps } = visit
   const signInForm = {
-    action: withRequest(SIGN_IN_PATH, goal?.asked),
+    action: withGoal(visit, SIGN_IN_PATH, goal?.asked),
     hidden: [csrfField(visit, signInUse(goal?.asked))],
   }
   return renderPage(
@@ -69,7 +76,7 @@ function renderSignIn(
     {
       language,
       title: t.signIn.title,
-      href: goalHref(goal?.asked),
+      href: goalHref(visit, goal?.asked),
       ...(methods.password && { switchForm: 'sign-in' }),
       expectsFragment: goal !== undefined && request.method !== 'POST', // the page is at the app's own link
     },
@@ -78,9 +85,9 @@ function renderSignIn(
       username,
       message,
       form: methods.password ? signInForm : undefined,
-      elsewhere: buttonsOf(visit, methods, visit.notice?.about === 'signOutDone').map(({ label, fields }) => ({
+      elsewhere: buttonsOf(visit, methods, isSignOut(visit.notice)).map(({ label, fields }) => ({
         label,
-        form: { action: withRequest(BEGIN_PATH, goal?.asked), hidden: [...fields, ...signInForm.hidden] },
+        form: { action: withGoal(visit, BEGIN_PATH, goal?.asked), hidden: [...fields, ...signInForm.hidden] },
       })),
     },
     { ...rendered, setCookies, ...appOf(goal?.asked) },
@@ -88,9 +95,10 @@ function renderSignIn(
 }
 
 /** The ways to sign in elsewhere, each with what its form sends. Who has just signed out wants to choose an account. */
-function buttonsOf({ t, language }: Visit, { platform, providers }: ListSignInMethodsResponse, selectAccount: boolean) {
-  const named = providers.map(({ provider, labelEn, labelZh }) => {
-    return { provider, label: fill(t.signIn.with, { place: language === 'zh' ? labelZh : labelEn }) }
+function buttonsOf(visit: Visit, { platform, providers }: ListSignInMethodsResponse, selectAccount: boolean) {
+  const { t } = visit
+  const named = providers.map((at) => {
+    return { provider: at.provider, label: fill(t.signIn.with, { place: labelOf(visit, at) }) }
   })
   const all = [...(platform ? [{ provider: '', label: t.signIn.atPlatform }] : []), ...named]
   return all.map(({ provider, label }) => ({
@@ -149,10 +157,15 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
   if (username === undefined || password === undefined) return failed('failed')
   try {
     const previousSessionToken = sessionToken ?? ''
-    const typed = { username, password, source: networkOf(request.source), previousSessionToken }
+    const browser = browserName(request.header('user-agent'))
+    const typed = { username, password, source: networkOf(request.source), previousSessionToken, browser }
     const session = await deps.account.signIn(typed, await request.rpcForClient())
     const cookie = setOwnCookie(deps.publicUrl, 'session', session.sessionToken)
-    return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie], ...appOf(goal?.asked) })
+    return redirectTo(goalHref(visit, goal?.asked), {
+      outcome: 'signed_in',
+      setCookies: [cookie],
+      ...appOf(goal?.asked),
+    })
   } catch (error) {
     if (isProblem(error, 'invalid_credentials') || isProblem(error, 'invalid_argument')) return failed('failed')
     const problem = toProblem(error)
@@ -178,7 +191,7 @@ function askAgain(
   username = '',
   outcome: string,
 ): Answer {
-  return redirectWith(visit, goalHref(asked), { about, detail: username }, { outcome, ...appOf(asked) })
+  return redirectWith(visit, goalHref(visit, asked), { about, detail: username }, { outcome, ...appOf(asked) })
 }
 
 /** Not a redirect: the status and `Retry-After` are for programs as well. */

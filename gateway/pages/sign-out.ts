@@ -4,8 +4,9 @@ import { type AuthorizationRequest, requestValues } from './authorization-reques
 import { clearOwnCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
 import { answerForm, requireForm } from './forms.js'
+import type { Notice } from './notice.js'
 import { leaveFor, onlyWay } from './sign-in-elsewhere.js'
-import { goalHref, redirectWith } from './visit.js'
+import { goalHref, labelOf, redirectWith } from './visit.js'
 
 export const SIGN_OUT_PATH = '/connect/sign-out'
 
@@ -21,19 +22,18 @@ export const signOutRoute: Route = {
 function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return answerForm(request, deps, async (visit, form, asked) => {
     const { sessionToken } = visit
+    let notice: Notice = { about: 'signOutDone', detail: '' }
     if (sessionToken !== undefined) {
       requireForm(visit, form, signOutUse(sessionToken, asked))
-      await deps.account.signOut({ sessionToken }, request.rpc)
+      const { way } = await deps.account.signOut({ sessionToken }, request.rpc)
+      if (way && !way.password) {
+        notice = { about: 'signOutDoneHere', detail: way.provider ? labelOf(visit, way.provider) : '' }
+      }
     }
     const setCookies = [clearOwnCookie(deps.publicUrl, 'session')]
     const provider = asked && onlyWay(await deps.account.listSignInMethods({}, request.rpc))
     if (provider !== undefined) return leaveFor(visit, asked, { provider, selectAccount: true }, setCookies)
-    return redirectWith(
-      visit,
-      goalHref(asked),
-      { about: 'signOutDone', detail: '' },
-      { outcome: 'signed_out', setCookies },
-    )
+    return redirectWith(visit, goalHref(visit, asked), notice, { outcome: 'signed_out', setCookies })
   })
 }
 

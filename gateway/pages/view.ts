@@ -36,6 +36,26 @@ export interface Views {
     readonly total: number
     readonly search: string
   }
+  'your-account': AccountView & {
+    readonly message: Message | undefined
+    /** How this session began. */
+    readonly way: string
+    /** For password managers; empty if the user has none. */
+    readonly username: string
+    /** Changes the password; undefined for a user without one. */
+    readonly password: FormView | undefined
+    /** `unlink`: undefined for the last way to sign in. */
+    readonly identities: readonly {
+      readonly label: string
+      readonly since: DisplayTime
+      readonly unlink: FormView | undefined
+    }[]
+    readonly linkable: readonly { readonly label: string; readonly form: FormView }[]
+    /** What linking needs besides. */
+    readonly proof: 'none' | 'password' | 'sign-in'
+    readonly sessions: readonly SessionView[]
+    readonly endOthers: FormView | undefined
+  }
   landing: Record<string, never>
   error: {
     readonly heading: string
@@ -69,6 +89,15 @@ export interface ConnectedAppView {
   readonly lastUse: DisplayTime
   readonly expiry: DisplayTime
   readonly disconnect: readonly HiddenField[]
+}
+
+export interface SessionView {
+  readonly browser: string
+  readonly way: string
+  readonly started: DisplayTime
+  readonly lastSeen: DisplayTime
+  /** undefined for the session of this browser. */
+  readonly end: FormView | undefined
 }
 
 export interface FormView {

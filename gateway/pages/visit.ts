@@ -1,9 +1,9 @@
 // One request to a page: who asks, in which language, and what they have just done.
-import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import type { GetSessionResponse, SignInProvider } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { type ProblemType, toProblem } from '../errors.js'
 import type { Answer, GatewayDeps } from '../http.js'
 import type { GatewayRequest } from '../request.js'
-import { type AuthorizationRequest, authorizeHref } from './authorization-request.js'
+import { type AuthorizationRequest, authorizeHref, withRequest } from './authorization-request.js'
 import { clearOwnCookie, readOwnCookie, setLanguageCookie, setOwnCookie } from './cookies.js'
 import { newFormKey } from './csrf.js'
 import { type Language, languageOf, toLanguage } from './language.js'
@@ -13,10 +13,21 @@ import type { Texts } from './texts.js'
 import { type Rendered, redirectTo } from './view.js'
 
 export const APPS_PATH = '/connect/apps'
+export const ACCOUNT_PATH = '/connect/account'
 
 /** Where signing in and out leads. */
-export function goalHref(asked: AuthorizationRequest | undefined): string {
-  return asked ? authorizeHref(asked) : APPS_PATH
+export function goalHref({ home }: Pick<Visit, 'home'>, asked: AuthorizationRequest | undefined): string {
+  return asked ? authorizeHref(asked) : home
+}
+
+/** An address to which a form is sent, which leads to the goal from there. */
+export function withGoal({ home }: Pick<Visit, 'home'>, path: string, asked: AuthorizationRequest | undefined): string {
+  return asked || home === APPS_PATH ? withRequest(path, asked) : `${path}?goal=account`
+}
+
+/** Of a provider, in the language of the page. */
+export function labelOf({ language }: Pick<Visit, 'language'>, { labelEn, labelZh }: SignInProvider): string {
+  return language === 'zh' ? labelZh : labelEn
 }
 
 export interface Visit {
@@ -25,6 +36,8 @@ export interface Visit {
   readonly language: Language
   readonly t: Texts
   readonly sessionToken: string | undefined
+  /** Which of our pages it is about when no authorization is in progress. */
+  readonly home: typeof APPS_PATH | typeof ACCOUNT_PATH
   /** Signs this browser's forms. Kept as long as the browser keeps it, so that forms in other tabs stay valid. */
   readonly formKey: string
   /** False when the browser sent no key, so that it cannot show a form of ours. */
@@ -47,6 +60,7 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
     deps,
     language,
     t: deps.look.texts[language],
+    home: homeOf(request),
     sessionToken: readOwnCookie(deps.publicUrl, cookies, 'session'),
     formKey,
     hadFormKey: sentKey !== undefined,
@@ -58,6 +72,11 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
       ...(chosen ? [setLanguageCookie(deps.publicUrl, chosen, originOf(request, deps.publicUrl) === 'own')] : []),
     ],
   }
+}
+
+function homeOf(request: GatewayRequest): Visit['home'] {
+  const isAccount = request.path.startsWith(ACCOUNT_PATH) || readOptional(request, 'goal') === 'account'
+  return isAccount ? ACCOUNT_PATH : APPS_PATH
 }
 
 /** The user of the session, with what connects them to `appid` if that is given; undefined when nobody is signed in. */

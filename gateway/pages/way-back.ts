@@ -7,21 +7,27 @@ import { guarded } from './failures.js'
 import { BEGIN_PATH, SIGN_IN_PATH } from './sign-in.js'
 import { SIGN_OUT_PATH } from './sign-out.js'
 import { redirectTo } from './view.js'
-import { APPS_PATH, goalHref, openVisit } from './visit.js'
+import { goalHref, openVisit } from './visit.js'
+import { ACCOUNT_FORM_PATHS } from './your-account.js'
 
-export const wayBackRoutes: readonly Route[] = [SIGN_IN_PATH, BEGIN_PATH, SIGN_OUT_PATH, DISCONNECT_PATH].map(
-  (path) => ({
-    name: 'way_back',
-    method: 'GET',
-    path,
-    kind: 'page',
-    answer: leadBack,
-  }),
-)
+export const wayBackRoutes: readonly Route[] = [
+  SIGN_IN_PATH,
+  BEGIN_PATH,
+  SIGN_OUT_PATH,
+  DISCONNECT_PATH,
+  ...ACCOUNT_FORM_PATHS,
+].map((path) => ({
+  name: 'way_back',
+  method: 'GET',
+  path,
+  kind: 'page',
+  answer: leadBack,
+}))
 
 function leadBack(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
-  return guarded(openVisit(request, deps), APPS_PATH, async () => {
+  const visit = openVisit(request, deps)
+  return guarded(visit, visit.home, async () => {
     const asked = readRequestInProgress(request.query())
-    return redirectTo(goalHref(asked), { outcome: 'way_back', ...(asked ? { appid: asked.appid } : {}) })
+    return redirectTo(goalHref(visit, asked), { outcome: 'way_back', ...(asked ? { appid: asked.appid } : {}) })
   })
 }

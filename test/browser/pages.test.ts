@@ -309,6 +309,15 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
         await page.locator('.ending > summary').first().click()
       },
     },
+    {
+      name: 'account',
+      open: async (page) => {
+        await service.admin.linkIdentity({ username: user.username, provider: 'corp', subject: 'of ming' })
+        await page.goto(`${service.url}/connect/account`)
+        await signIn(page)
+        await page.waitForURL('**/connect/account')
+      },
+    },
     { name: 'bad link', open: (page) => page.goto(`${service.url}/connect/oauth2/authorize?appid=unknown`) },
     { name: 'not found', open: (page) => page.goto(`${service.url}/nowhere`) },
   ]

@@ -74,6 +74,25 @@ export class FakeServices {
             }),
           }
         },
+        getAccount: ({ sessionToken }, context) => {
+          this.#called('getAccount', context)
+          this.#requireSession(sessionToken)
+          const times = { startTime: timestampFromMs(this.nowMs - DAY_MS), lastSeenTime: timestampFromMs(this.nowMs) }
+          const corp = { provider: 'corp', labelEn: 'Corp account', labelZh: '企业账号' }
+          const [way, elsewhere] = [{ password: true }, { provider: corp }]
+          return {
+            username: this.user.username,
+            nickname: this.user.nickname,
+            hasPassword: true,
+            way,
+            identities: [{ provider: corp, subject: 'u-1', createTime: times.startTime, canUnlink: true }],
+            sessions: [
+              { sessionId: 'a', isThis: true, browser: 'Firefox, Linux', way, ...times },
+              { sessionId: 'b', browser: 'WeChat, Android', way: elsewhere, ...times },
+              { sessionId: 'c', browser: '', way, ...times },
+            ],
+          }
+        },
         listConnectedApps: ({ sessionToken }, context) => {
           this.#called('listConnectedApps', context)
           this.#requireSession(sessionToken)
