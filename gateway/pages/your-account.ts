@@ -106,14 +106,14 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 
 function accountPage(visit: Visit, account: GetAccountResponse, { providers }: ListSignInMethodsResponse): Answer {
   const { language, t, sessionToken, notice, setCookies, deps } = visit
-  const { username, nickname, hasPassword, justBegan, identities, sessions } = account
+  const { username, hasPassword, justBegan, identities, sessions } = account
   const linkable = providers.filter(({ provider }) => !identities.some((of) => of.provider?.provider === provider))
   return renderPage(
     deps.look,
     'your-account',
     { language, title: t.account.title, href: ACCOUNT_PATH, isWide: true },
     {
-      user: displayUser({ username, nickname }),
+      user: displayUser(account, deps.publicUrl),
       leave: { action: SIGN_OUT_PATH, hidden: [csrfField(visit, signOutUse(sessionToken, undefined))] },
       message: isOfAccount(notice) ? messageOf(visit, notice) : undefined,
       way: wayText(visit, account.way),

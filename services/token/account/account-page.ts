@@ -35,6 +35,7 @@ export function getAccount(deps: TokenDeps) {
     return {
       username: user.username === placeholderName(userId) ? '' : user.username,
       nickname: user.nickname,
+      avatar: user.avatar,
       hasPassword: signInMethods.password && user.passwordHash !== '',
       way: wayFor(signInMethods, session),
       justBegan: hasJustBegun(session, deps.now()),
