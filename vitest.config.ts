@@ -2,8 +2,8 @@ import { defineConfig } from 'vitest/config'
 
 /** The black-box suites whose answers depend on which process is asked, or on the database. The others test the gateway alone. */
 const acrossProcesses = [
-  'app-face',
   'account',
+  'app-face',
   'authorization-page',
   'codes',
   'envelope',
