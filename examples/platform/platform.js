@@ -46,7 +46,7 @@ export async function startPlatform({ rpc, port }) {
       return { status: 403, body: page('<h1>Not from here</h1>') }
     const form = new URLSearchParams(await bodyOf(request))
     if (pathname === '/sign-in') return signIn(form)
-    if (pathname === '/cancel') return cancel(form)
+    if (pathname === '/cancel') return reject(form.get('sign_in_challenge'), 'SIGN_IN_REJECTION_CANCELLED')
     if (pathname === '/sign-out') return signOut(token)
     return { status: 404, body: page('<h1>Nothing is here</h1>') }
   }
@@ -81,14 +81,20 @@ export async function startPlatform({ rpc, port }) {
     try {
       return redirect((await call('SignInService/AcceptSignIn', { signInChallenge: challenge, ...person })).redirectTo)
     } catch (error) {
+      if (error.reason === 'USER_DISABLED') return reject(challenge, 'SIGN_IN_REJECTION_NOT_ALLOWED')
       if (!error.restartUri) throw error // SIGN_IN_EXPIRED and SIGN_IN_DECIDED have one
       return redirect(error.restartUri)
     }
   }
 
-  async function cancel(form) {
-    const rejected = { signInChallenge: form.get('sign_in_challenge'), reason: 'SIGN_IN_REJECTION_CANCELLED' }
-    return redirect((await call('SignInService/RejectSignIn', rejected)).redirectTo)
+  /** Nobody signs in: the app is told so, or a page there says it. */
+  async function reject(challenge, reason) {
+    try {
+      return redirect((await call('SignInService/RejectSignIn', { signInChallenge: challenge, reason })).redirectTo)
+    } catch (error) {
+      if (!error.restartUri) throw error
+      return redirect(error.restartUri)
+    }
   }
 
   /** Sessions there end too; what apps may do stays, until somebody ends it at /connect/apps. */

@@ -124,18 +124,26 @@ class Page(BaseHTTPRequestHandler):
     def accept(self, challenge, session, cookie=None):
         """Call 2 of 2: who it is."""
         user, since = session
-        answer = call(
-            "SignInService/AcceptSignIn",
-            signInChallenge=challenge,
-            externalId=user["externalId"],
-            nickname=user["nickname"],
-            authenticateTime=since.isoformat().replace("+00:00", "Z"),
-        )
-        self.redirect(answer["redirectTo"], cookie)
+        try:
+            answer = call(
+                "SignInService/AcceptSignIn",
+                signInChallenge=challenge,
+                externalId=user["externalId"],
+                nickname=user["nickname"],
+                authenticateTime=since.isoformat().replace("+00:00", "Z"),
+            )
+        except Refused as refused:
+            if refused.reason != "USER_DISABLED":
+                raise
+            return self.reject(challenge, "SIGN_IN_REJECTION_NOT_ALLOWED")
+        return self.redirect(answer["redirectTo"], cookie)
 
     def cancel(self, form):
-        rejected = {"signInChallenge": form.get("sign_in_challenge", ""), "reason": "SIGN_IN_REJECTION_CANCELLED"}
-        self.redirect(call("SignInService/RejectSignIn", **rejected)["redirectTo"])
+        self.reject(form.get("sign_in_challenge", ""), "SIGN_IN_REJECTION_CANCELLED")
+
+    def reject(self, challenge, reason):
+        """Nobody signs in: the app is told so, or a page there says it."""
+        self.redirect(call("SignInService/RejectSignIn", signInChallenge=challenge, reason=reason)["redirectTo"])
 
     def sign_out(self, _form):
         """Sessions there end too; what apps may do stays, until somebody ends it at /connect/apps."""

@@ -92,7 +92,9 @@ const refusals: Readonly<
 
 function refusal(verdict: keyof typeof refusals, { restartUri }: SignInRow): ServiceError {
   const [reason, message] = refusals[verdict]
-  return new ServiceError(reason, message, { metadata: { restart_uri: restartUri } })
+  // Whoever is sent to begin anew without anything that differs comes back at once, for ever.
+  const canBeginAnew = verdict === 'expired' || verdict === 'decided_otherwise'
+  return new ServiceError(reason, message, canBeginAnew ? { metadata: { restart_uri: restartUri } } : {})
 }
 
 function stateOf({ state, expiresAtMs }: SignInRow, now: number): SignInState {
