@@ -1,6 +1,7 @@
 // Proves the conformance suites: every store here breaks one promise, and the checks of that promise must fail.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { judgeUnlinking } from '../../services/protocol/unlinking.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -233,6 +234,37 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
       },
     }),
     caughtBy: ['a session starts only if the password is still the one that was checked'],
+  },
+  {
+    how: "ends anybody's session for a user who names it",
+    breaks: (store) => ({
+      async endSessions(which, now, cause) {
+        if (!which.only) return store.endSessions(which, now, cause)
+        await store.endSession(which.only, now, cause)
+        return 0
+      },
+    }),
+    caughtBy: ['a user ends one session of their own, or all but one, and none of anybody else'],
+  },
+  {
+    how: 'looks at the ways to sign in before the transaction that takes one away, and not again inside it',
+    breaks: (store) => ({
+      async unlinkOwnIdentity(identity, userId, ways, now, cause) {
+        const [user, identities] = [await store.findUserById(userId), await store.listIdentities(userId)]
+        await nextTurn()
+        const verdict = user ? judgeUnlinking(identity, { ...user, identities }, ways) : 'not_found'
+        if (verdict === 'unlinked') await store.unlinkIdentity(identity, now, cause)
+        return verdict
+      },
+    }),
+    caughtBy: ['a user gives up an identity of their own, but not the last way to sign in, whatever races'],
+  },
+  {
+    how: "ends all sessions of a provider's user when one of its sessions is over",
+    breaks: (store) => ({
+      endProviderSessions: (of, now, cause) => store.endProviderSessions({ ...of, sid: '' }, now, cause),
+    }),
+    caughtBy: ['a provider ends what began with its session, and what its user began without one, but no grant'],
   },
   {
     how: 'compares identifiers without regard to case',
