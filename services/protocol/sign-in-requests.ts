@@ -64,6 +64,7 @@ export function judgeDecision(
 }
 
 export interface ReturnedSignIn extends StoredSignIn {
+  /** 0 once it is used up. */
   readonly verifierExpiresAtMs: number
   /** Whom the identity is to be linked to; empty for a sign-in. */
   readonly linkTo: string
@@ -93,7 +94,7 @@ export type ReturnVerdict =
   | 'signed_in'
   | 'created'
 
-/** `signIn`: undefined when no verifier is like that, or it is used up. */
+/** `signIn`: undefined when no verifier is like that. */
 export function judgeReturn(
   signIn: ReturnedSignIn | undefined,
   { isSameBrowser, owner, isLinkedToHere }: ReturnFacts,
@@ -102,6 +103,7 @@ export function judgeReturn(
   if (!signIn) return 'unknown'
   // 1. Before anything is used up: nobody finishes, or spoils, what another browser has begun.
   if (!isSameBrowser) return 'other_browser'
+  if (signIn.verifierExpiresAtMs === 0) return 'unknown'
   if (now >= signIn.verifierExpiresAtMs || now >= signIn.expiresAtMs) return 'expired'
   if (signIn.state !== 'accepted') return 'rejected'
   // 2. To link: whoever began is still signed in, and the identity is nobody else's.

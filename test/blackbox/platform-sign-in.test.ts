@@ -168,11 +168,11 @@ describe('nobody is signed in', () => {
     const back = await accept(await leave(service.visitor()))
     expect(back).toMatch(/^\/connect\/sign-in\/return\?verifier=[\w-]{43}$/)
     const own = service.visitor()
-    const used = await accept(await leave(own))
+    const used = await accept(await leave(own, 'used'))
     await own.open(used)
     own.cookies.delete('sa_session')
     const again = await own.open(used)
-    expect([again.status, again.html.text]).toEqual([400, expect.stringContaining('This sign-in is over')])
+    expect(failureOn(again)).toEqual([400, expect.stringContaining('This sign-in is over'), wayTo('used')])
     expect(own.cookies.has('sa_session')).toBe(false)
     for (const query of ['', '?verifier=', '?verifier=x', `?verifier=${'x'.repeat(43)}`, '?verifier=a&verifier=b']) {
       const page = await visitor.open(RETURN + query)

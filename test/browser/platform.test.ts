@@ -186,7 +186,7 @@ describe.skipIf(chromiumPath === undefined)('sign-ins at the platform in Chromiu
       await shown(page, 'This sign-in is over')
       const { page: other } = await openPage(browser)
       await other.goto(back)
-      await shown(other, 'This sign-in is over')
+      await shown(other, 'Begun in another browser')
       for (const each of [page, other]) expect(await isSignedIn(each)).toBe(false)
     })
 

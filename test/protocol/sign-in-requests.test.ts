@@ -69,6 +69,7 @@ test.each([
   ['no_account', 'they may not become one', { ...accepted, mayCreate: false }, { ...facts, owner: undefined }],
   ['user_disabled', 'the user is disabled', accepted, { ...facts, owner: { ...owner, isDisabled: true } }],
   ['unknown', 'the verifier is unknown', undefined, facts],
+  ['unknown', 'this browser has used it up', { ...accepted, verifierExpiresAtMs: 0 }, facts],
   ['other_browser', 'another browser began', accepted, { ...facts, isSameBrowser: false }],
   [
     'other_browser',

@@ -120,7 +120,8 @@ test('a person accepted by the platform is signed in when the browser comes back
   })
   expect(await operator.getUser({ externalId: '4711' })).toMatchObject({ user: { hasPassword: false, nickname: '安' } })
   expect(await platform.getSignInRequest({ signInChallenge })).toMatchObject({ state: SignInState.DONE })
-  expect(await complete(redirectTo)).toMatchObject({ outcome: Outcome.UNKNOWN, restartUri: '' })
+  expect(await complete(redirectTo)).toMatchObject({ outcome: Outcome.UNKNOWN, restartUri: RESTART, sessionToken: '' })
+  expect(await complete(redirectTo, 'o'.repeat(43))).toMatchObject({ outcome: Outcome.OTHER_BROWSER, restartUri: '' })
   expect(await failureOf(platform.acceptSignIn(accepting))).toEqual([ErrorReason.SIGN_IN_DECIDED, RESTART])
 })
 

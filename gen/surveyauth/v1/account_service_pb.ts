@@ -370,7 +370,8 @@ export type CompleteSignInResponse = Message<"surveyauth.v1.CompleteSignInRespon
   expireTime?: Timestamp | undefined;
 
   /**
-   * As in BeginSignInRequest: where to go on, or begin anew. Empty for OTHER_BROWSER and UNKNOWN.
+   * As in BeginSignInRequest: where to go on, or begin anew. Empty for OTHER_BROWSER, and for UNKNOWN unless this browser has used
+   * the verifier up.
    *
    * @generated from field: string restart_uri = 4;
    */

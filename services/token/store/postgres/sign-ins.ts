@@ -64,12 +64,12 @@ const decideSignIn: Statement = {
       session_seconds = $8, is_cancelled = $9, verifier_hash = $10, verifier_expires_at_ms = $11
     WHERE challenge_hash = $1`,
 }
-/** What is left are ids. */
+/** What is left are ids, and that the verifier is used up. */
 const endSignIn: Statement = {
   name: 'end_sign_in',
   text: `
     UPDATE sign_ins SET state = CASE state WHEN 'accepted' THEN 'done' ELSE state END, nickname = '', avatar = '',
-      verifier_hash = NULL
+      verifier_expires_at_ms = 0
     WHERE challenge_hash = $1`,
 }
 /** By the index sign_ins_by_verifier. */
@@ -240,7 +240,8 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
         ])
         const isSameBrowser = signIn !== undefined && Buffer.compare(signIn.browserHash, returned.browserHash) === 0
         const verdict = judgeReturn(signIn, { isSameBrowser, owner, isLinkedToHere: linked !== undefined }, now)
-        if (!signIn || verdict === 'other_browser') return { verdict, signIn, sessionExpiresAtMs: 0 }
+        if (!signIn || verdict === 'unknown' || verdict === 'other_browser')
+          return { verdict, signIn, sessionExpiresAtMs: 0 }
         transaction.write(endSignIn, [signIn.challengeHash])
         const { provider, subject, appid, nickname, avatar } = signIn
         const by = byWordOf(provider, cause)

@@ -108,8 +108,8 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
      WHERE challenge_hash = :challengeHash`,
   )
   const end = db.prepare<[Hash]>(
-    // Primary key. What is left are ids.
-    `UPDATE sign_ins SET state = iif(state = 'accepted', 'done', state), nickname = '', avatar = '', verifier_hash = NULL
+    // Primary key. What is left are ids, and that the verifier is used up.
+    `UPDATE sign_ins SET state = iif(state = 'accepted', 'done', state), nickname = '', avatar = '', verifier_expires_at_ms = 0
      WHERE challenge_hash = ?`,
   )
   const remove = db.prepare<[number, number]>(
@@ -225,7 +225,8 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
           effects.isOpenSession(previousSessionHash, signIn.linkTo),
       }
       const verdict = judgeReturn(signIn, facts, now)
-      if (!signIn || verdict === 'other_browser') return { verdict, signIn, sessionExpiresAtMs: 0 }
+      if (!signIn || verdict === 'unknown' || verdict === 'other_browser')
+        return { verdict, signIn, sessionExpiresAtMs: 0 }
       end.run(signIn.challengeHash)
       const { provider, subject, appid } = signIn
       const by = byWordOf(provider, cause)
