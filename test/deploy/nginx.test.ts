@@ -291,6 +291,8 @@ describe.skipIf(!hasNginx)('when gateways cut the connection after they received
     ['/api/oauth2/access_token', 'GET', 1],
     ['/api/oauth2/refresh_token', 'GET', 1],
     ['/connect/sign-in', 'POST', 1],
+    ['/connect/sign-in/return?verifier=x', 'GET', 1],
+    ['/connect/oidc/corp/callback?code=x&state=y', 'GET', 1],
     ['/connect/oauth2/authorize', 'POST', 1],
     ['/connect/apps/disconnect', 'POST', 1],
     ['/api/oauth2/user', 'GET', 2],
