@@ -7,7 +7,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Call } from '../../services/rpc/dispatcher.js'
 import { signIn } from '../../services/token/account/sign-in.js'
 import type { TokenDeps } from '../../services/token/deps.js'
-import { createPasswordHasher, type Hashing } from '../../services/token/password/hasher.js'
+import { comparisonsOf, createPasswordHasher, type Hashing } from '../../services/token/password/hasher.js'
 import { toStoredHash } from '../../services/token/password/notations.js'
 import { createTimeFloor } from '../../services/token/password/time-floor.js'
 import { noSignInLimiter } from '../../services/token/sign-in-limiter.js'
@@ -118,6 +118,13 @@ describe('no sign-in is answered earlier than the slowest comparison takes', () 
     vi.advanceTimersByTime(68)
     await floor.since(startedAt)
     expect(wait.mock.calls).toEqual([[68]])
+  })
+
+  test('a password that is compared as typed and composed has time for both', async () => {
+    const { floor, wait } = floorOver(new Map([[BCRYPT, 268]]))
+    await floor.measure()
+    for (const password of ['caf\u00e9', 'cafe\u0301']) await floor.since(performance.now(), comparisonsOf(password))
+    expect(wait.mock.calls).toEqual([[268], [536]])
   })
 
   test('each kind is measured once, and forgotten when nobody has it any more', async () => {

@@ -7,7 +7,7 @@ import { ServiceError } from '../../rpc/service-error.js'
 import { causedBy } from '../../storage/cause.js'
 import { hashCredential, newCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
-import type { Hashing } from '../password/hasher.js'
+import { comparisonsOf, type Hashing } from '../password/hasher.js'
 import type { UserRow } from '../store/token-store.js'
 
 /** Unknown user, disabled user, user without a password and wrong password get the same answer after the same time. */
@@ -39,7 +39,7 @@ export async function byPassword<T>(
       return user && isRight ? then(user, hashing) : undefined
     }),
   )
-  await deps.timeFloor.since(startedAt)
+  await deps.timeFloor.since(startedAt, comparisonsOf(password))
   if (answer === undefined) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
   return answer
 }

@@ -19,6 +19,8 @@ type Costs = Readonly<Record<string, { readonly is: number; readonly atLeast?: n
 const MIB = 1024 ** 2
 /** Times what a sign-in may cost: more is taken from nobody. */
 const TOO_MUCH = 8
+/** Of the functions that PBKDF2 is made of. */
+const DIGEST_BYTES: Readonly<Record<string, number>> = { sha1: 20, sha256: 32, sha512: 64 }
 const BASE64 = '([A-Za-z0-9+/]*)'
 
 interface Notation {
@@ -29,16 +31,22 @@ interface Notation {
 const notations: readonly Notation[] = [
   {
     pattern:
-      /^\$(argon2(?:id|i|d))\$(?:v=(16|19)\$)?m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}$/,
-    read: ([algorithm, version = 16, memory, passes, lanes], text) => ({
-      kind: `${algorithm} v=${version},m=${memory},t=${passes},p=${lanes}`,
-      excess: excessOf({
-        'MiB of memory': { is: Number(memory) / 1024, atLeast: Number(lanes) / 128, atMost: 128 },
-        passes: { is: Number(passes), atMost: 16 },
-        lanes: { is: Number(lanes), atMost: 16 },
-      }),
-      matches: (password) => inThread('argon2Verify', text, password),
-    }),
+      /^\$(argon2(?:id|i|d))\$(?:v=(16|19)\$)?m=(0|[1-9]\d{0,8}),t=(0|[1-9]\d{0,8}),p=(0|[1-9]\d{0,2})\$([A-Za-z0-9+/]{11,})\$([A-Za-z0-9+/]{16,})$/,
+    read([algorithm, version = 16, memory, passes, lanes, salt, digest], text) {
+      requireExact(salt)
+      requireExact(digest)
+      const mib = Number(memory) / 1024
+      return {
+        kind: `${algorithm} v=${version},m=${memory},t=${passes},p=${lanes}`,
+        excess: excessOf({
+          'MiB of memory': { is: mib, atLeast: Number(lanes) / 128, atMost: 128 },
+          passes: { is: Number(passes), atMost: 16 },
+          'MiB over all passes': { is: mib * Number(passes), atLeast: 0, atMost: 512 },
+          lanes: { is: Number(lanes), atMost: 16 },
+        }),
+        matches: (password) => inThread('argon2Verify', text, password),
+      }
+    },
   },
   {
     pattern: /^\$(2[abxy])\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}$/,
@@ -52,9 +60,10 @@ const notations: readonly Notation[] = [
     pattern: RegExp(`^\\$pbkdf2-(sha1|sha256|sha512)\\$i=(\\d{1,9})\\$${BASE64}\\$${BASE64}$`),
     read([algorithm = '', iterations, salt, digest]) {
       const wanted = digestOf(digest)
+      const blocks = Math.ceil(wanted.length / (DIGEST_BYTES[algorithm] ?? 1)) // each takes all iterations
       return {
         kind: `pbkdf2-${algorithm} i=${iterations},l=${wanted.length}`,
-        excess: excessOf({ iterations: { is: Number(iterations), atMost: 1_500_000 } }),
+        excess: excessOf({ iterations: { is: Number(iterations) * blocks, atMost: 1_500_000 } }),
         async matches(password) {
           const args = [password, bytes(salt), Number(iterations), wanted.length, algorithm] as const
           return equal(await inThread('pbkdf2', ...args), wanted)
@@ -138,7 +147,9 @@ function scryptCost(ln: string | undefined, r: string | undefined, p: string | u
     kind: `scrypt ln=${ln},r=${r},p=${p}`,
     excess: excessOf({
       rounds: { is: N, atLeast: 2, atMost: 2 ** 20 },
+      'bytes in a block for so many rounds': { is: 16 * blockSize, atLeast: Number(ln) + 1, atMost: 16_000 }, // RFC 7914 §2
       'MiB of memory': { is: memory / MIB, atLeast: 0, atMost: 64 },
+      'MiB over all lanes': { is: (memory / MIB) * lanes, atLeast: 0, atMost: 128 },
       lanes: { is: lanes, atMost: 16 },
     }),
     derive(password: string, salt: string | undefined, length: number): Promise<Uint8Array> {
@@ -162,6 +173,12 @@ function excessOf(costs: Costs): string | undefined {
 
 function bytes(base64 = ''): Buffer {
   return Buffer.from(base64, 'base64')
+}
+
+/** Base64 that decodes and encodes to itself: the library for argon2 takes no other, and says so at a sign-in only. */
+function requireExact(base64 = ''): void {
+  if (bytes(base64).toString('base64').replace(/=+$/, '') !== base64)
+    throw new UnusableHash('the salt or digest of the password hash is no exact base64')
 }
 
 /** Shorter ones could be met by chance, longer ones are no digests. */

@@ -9,8 +9,12 @@ import { readStoredHash } from './stored-hash.js'
 const LONGEST_MS = 500
 
 export interface TimeFloor {
-  /** Fulfils when an answer to what began then may be given. @param startedAt by performance.now() */
-  since(startedAt: number): Promise<void>
+  /**
+   * Fulfils when an answer to what began then may be given.
+   * @param startedAt by performance.now()
+   * @param comparisons that a wrong password of its kind takes
+   */
+  since(startedAt: number, comparisons?: number): Promise<void>
   /** Measures how long a comparison takes with each algorithm and cost in use that has not been measured before. */
   measure(): Promise<void>
 }
@@ -32,8 +36,8 @@ export function createTimeFloor(
   }
 
   return {
-    async since(startedAt) {
-      const leftMs = floorMs - (performance.now() - startedAt)
+    async since(startedAt, comparisons = 1) {
+      const leftMs = floorMs * comparisons - (performance.now() - startedAt)
       if (leftMs > 0) await wait(leftMs)
     },
 
