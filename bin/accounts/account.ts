@@ -1,7 +1,10 @@
 // One account in a file that `user import` reads. The bounds are those of ImportedUser, so that one record never spoils a call.
 import { z } from 'zod'
 
-const NO_CONTROL_CHARACTERS = /^\P{Cc}*$/u
+/** Nor halves of characters, which are all stored as the same one. */
+const NO_CONTROL_CHARACTERS = /^[^\p{Cc}\p{Cs}]*$/u
+/** What a Timestamp holds. */
+const [EARLIEST, LATEST] = ['0001-01-01T00:00:00Z', '9999-12-31T23:59:59.999Z'].map(Date.parse) as [number, number]
 
 const text = (longest: number) => z.string().min(1).max(longest).regex(NO_CONTROL_CHARACTERS, 'has control characters')
 
@@ -14,7 +17,11 @@ const account = z
       .string()
       .regex(/^[A-Za-z0-9._@+-]{1,64}$/, 'must be 1 to 64 of letters, digits and ._@+-')
       .optional(),
-    nickname: z.string().max(100).default(''),
+    nickname: z
+      .string()
+      .max(100)
+      .refine((nickname) => !nickname.includes('\0'), 'has a NUL character')
+      .default(''),
     avatar: z
       .string()
       .max(2_048)
@@ -23,7 +30,10 @@ const account = z
     password_hash: text(1_024).optional(),
     disabled: z.boolean().default(false),
     identities: z.array(identity).max(20).default([]),
-    created_at: z.iso.datetime({ offset: true }).optional(),
+    created_at: z.iso
+      .datetime({ offset: true })
+      .refine((time) => Date.parse(time) >= EARLIEST && Date.parse(time) <= LATEST, 'must be of the years 1 to 9999')
+      .optional(),
   })
   .refine(({ external_id, username }) => external_id !== undefined || username !== undefined, {
     error: 'needs an external_id or a username',

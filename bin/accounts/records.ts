@@ -1,8 +1,6 @@
 // The records of a file, one after the other, however long it is.
 import { createReadStream } from 'node:fs'
-import { createInterface } from 'node:readline'
 import { pipeline, type Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
 import { CsvError, parse } from 'csv-parse'
 import { parseExactly } from '../exact-json.js'
 
@@ -15,6 +13,8 @@ export interface RecordRead {
 
 /** Bytes of a line or a row; a longer one ends the import, since nobody knows where the next begins. */
 const MAX_LINE_BYTES = 64 * 1024
+/** Of a document that is read whole; no text may be much longer. */
+const MAX_DOCUMENT = 256 * 1024 ** 2
 
 /** @param file `-` for standard input */
 export function open(file: string): Readable {
@@ -24,7 +24,7 @@ export function open(file: string): Readable {
 /** NDJSON: a JSON value a line. Empty lines are skipped. */
 export async function* jsonLines(input: Readable): AsyncGenerator<RecordRead> {
   let line = 0
-  for await (const content of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+  for await (const content of linesOf(input)) {
     line += 1
     if (content.trim() === '') continue
     yield {
@@ -32,6 +32,35 @@ export async function* jsonLines(input: Readable): AsyncGenerator<RecordRead> {
       read: content.length > MAX_LINE_BYTES ? { fault: 'the line is longer than 64 KiB' } : parsed(content),
     }
   }
+}
+
+/** Of a line that is too long only the beginning. */
+async function* linesOf(input: Readable): AsyncGenerator<string> {
+  let line = ''
+  for await (const text of textOf(input)) {
+    for (const [index, part] of text.split('\n').entries()) {
+      if (index > 0) {
+        yield line
+        line = ''
+      }
+      if (line.length <= MAX_LINE_BYTES) line += part
+    }
+  }
+  yield line
+}
+
+/** Any other encoding would be stored as other ids and names. */
+async function* textOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  const decoded = (bytes?: Uint8Array) => {
+    try {
+      return decoder.decode(bytes, { stream: bytes !== undefined })
+    } catch {
+      throw new UnreadableRecords('it is not UTF-8')
+    }
+  }
+  for await (const bytes of input) yield decoded(bytes)
+  yield decoded()
 }
 
 /** CSV (RFC 4180) with a header line, which names the members. An empty cell is an absent member. */
@@ -43,7 +72,7 @@ export async function* csvRows(input: Readable): AsyncGenerator<RecordRead> {
     skip_empty_lines: true,
     max_record_size: MAX_LINE_BYTES,
   })
-  pipeline(input, parser, () => undefined) // the parser throws what the input throws
+  pipeline(input, textOf, parser, () => undefined) // the parser throws what the input throws
   for await (const { record, info } of readable(parser) as AsyncIterable<{
     record: Record<string, string>
     info: { lines: number }
@@ -54,10 +83,19 @@ export async function* csvRows(input: Readable): AsyncGenerator<RecordRead> {
 
 /** A JSON document that has its records in an array, or in the member `users`. It is read whole. */
 export async function* jsonDocument(input: Readable): AsyncGenerator<RecordRead> {
-  const value = parsedDocument(await text(input))
+  const value = parsedDocument(await wholeOf(input))
   const users = Array.isArray(value) ? value : (value as { readonly users?: unknown } | null)?.users
   if (!Array.isArray(users)) throw new UnreadableRecords('it has no list of users')
   for (const [index, user] of users.entries()) yield { line: index + 1, read: { value: user } }
+}
+
+async function wholeOf(input: Readable): Promise<string> {
+  let whole = ''
+  for await (const text of textOf(input)) {
+    whole += text
+    if (whole.length > MAX_DOCUMENT) throw new UnreadableRecords('it is longer than 256 MiB')
+  }
+  return whole
 }
 
 /** The file as a whole is not what it should be. The message quotes nothing of it. */

@@ -262,3 +262,36 @@ test.each([
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(text) })
   expect(stderr).not.toContain('new database')
 })
+
+test('a record that no call could carry is refused, and those after it are stored', async () => {
+  const service = await createProcess()
+  const name = fileOf(
+    service,
+    'users.ndjson',
+    lines(
+      'x'.repeat(300_000),
+      { external_id: '2', nickname: 'a\0b' },
+      `{"external_id":"3","nickname":"a\u2028b"}`,
+      '{"external_id":"4\\ud800"}',
+      {
+        external_id: '5',
+        created_at: '0000-01-01T00:00:00Z',
+      },
+    ),
+  )
+  const { exitCode, stdout, stderr } = await service.run(['user', 'import', name, '--json'])
+  expect({ exitCode, ...JSON.parse(stdout) }).toMatchObject({ exitCode: 3, created: 1, refused: 4 })
+  expect(stderr).toContain('line 1: the line is longer than 64 KiB')
+  expect(stderr).toContain('line 2: nickname has a NUL character')
+  expect(stderr).toContain('line 4: external_id has control characters')
+  expect(stderr).toContain('line 5: created_at must be of the years 1 to 9999')
+})
+
+test.each(['users.ndjson', 'users.csv'])('an import of %s ends where it is not UTF-8', async (name) => {
+  const service = await createProcess()
+  const file = path.join(service.dataDir, name)
+  writeFileSync(file, Buffer.from('external_id,nickname\n1,\xb0\xb2\n', 'latin1')) // GBK
+  const { exitCode, stderr } = await service.run(['user', 'import', file])
+  expect(exitCode).toBe(1)
+  expect(stderr).toBe(`survey-auth: cannot read ${file}: it is not UTF-8\n`)
+})
