@@ -72,7 +72,7 @@ export class GatewayRequest {
 
   /**
    * The same for an RPC that spends or creates what is of use to this client only: it is given up once the client has closed
-   * its side of the connection. Fulfils when it would have been read that the client did so before this request was read.
+   * its side of the connection. Waits until a FIN that had arrived with the request has been seen, and has aborted `signal`.
    */
   async rpcForClient(): Promise<RpcOptions & { readonly signal: AbortSignal }> {
     await endOfTurn()

@@ -44,7 +44,7 @@ export function newFormKey(randomBytes: RandomBytes): string {
 }
 
 /**
- * Unguessable and fresh for every rendering; a confirmed form gets one code, however often it is sent. It begins with the
+ * Unguessable and fresh for every rendering; a confirmed form gets the same code while that is good. It begins with the
  * time, in 8 characters, so that the codes of forms shown at about the same time lie together in their table.
  */
 export function newFormId(randomBytes: RandomBytes, nowMs: number): string {

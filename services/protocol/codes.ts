@@ -53,7 +53,7 @@ export function judgeIssuing(
   // 1. The app may still be sent codes, at this address.
   if (!app || app.isDisabled) return 'app_ended'
   if (!app.redirectUris.includes(redirectUri)) return 'redirect_uri_ended'
-  // 2. The user is still signed in.
+  // 2. The session has not been ended; whether it has expired was judged when the call began.
   if (!isSessionOpen) return 'session_ended'
   // 3. The form yields one code as long as that is good.
   if (!existing) return 'issued'

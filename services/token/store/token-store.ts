@@ -299,7 +299,7 @@ export interface OpenSession extends Pick<SessionStart, 'way' | 'provider'> {
   readonly expiresAtMs: number
 }
 
-/** A live session joined with its live user. */
+/** A session, perhaps expired, with its user, who is not disabled. */
 export interface SessionRow extends Omit<OpenSession, 'sessionHash' | 'browser'> {
   readonly userId: string
   readonly username: string
