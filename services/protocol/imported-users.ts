@@ -15,9 +15,10 @@ export interface ImportedUser {
   readonly identities: readonly { readonly provider: string; readonly subject: string }[]
 }
 
-/** What is stored of users who are not deleted. */
 export interface ImportFacts {
-  /** Who has the external_id; the name. */
+  /** Whether a user who was deleted here had the external_id. */
+  readonly wasDeleted: boolean
+  /** Who has the external_id; the name. Nobody who is deleted, as in what follows. */
   readonly ofExternalId: KnownUser | undefined
   readonly ofUsername: KnownUser | undefined
   /** The user_id that each identity belongs to, in their order. */
@@ -41,7 +42,7 @@ export type ImportVerdict =
   | { readonly outcome: 'unchanged' | 'skipped'; readonly userId: string }
   | { readonly outcome: 'refused'; readonly reason: ImportRefusal }
 
-export type ImportRefusal = 'exists' | 'username_taken' | 'other_username' | 'identity_taken'
+export type ImportRefusal = 'deleted' | 'exists' | 'username_taken' | 'other_username' | 'identity_taken'
 
 export interface ImportChanges {
   readonly profile: Partial<Pick<ImportedUser, 'nickname' | 'avatar'>>
@@ -53,13 +54,14 @@ export interface ImportChanges {
 
 /**
  * What becomes of a user in an import. The key is the external_id, or else the name: nobody is ever found by anything else,
- * and a user with an external_id not by the name. A user who has been disabled here stays disabled. (Decision 42.)
+ * and a user with an external_id not by the name. A user who has been disabled or deleted here stays so. (Decision 42.)
  */
 export function judgeImport(user: ImportedUser, facts: ImportFacts, rules: ImportRules): ImportVerdict {
   const { externalId, username, userId } = user
   const isNamed = username !== `~${userId}`
   const existing = externalId === '' ? facts.ofUsername : facts.ofExternalId
   if (facts.owners.some((owner) => owner !== undefined && owner !== existing?.userId)) return refused('identity_taken')
+  if (!existing && facts.wasDeleted) return refused('deleted')
   if (!existing) return facts.ofUsername ? refused('username_taken') : { outcome: 'created' }
   if (isNamed && existing.username !== username) return refused('other_username')
   const changes = changesOf(user, existing, facts, rules)

@@ -18,8 +18,9 @@ const ANN: ImportedUser = {
   identities: [{ provider: 'corp', subject: 's' }],
 }
 const stored = (rest: Partial<ImportedUser> = {}) => ({ ...ANN, userId: 'old', ...rest })
-const NOBODY: ImportFacts = { ofExternalId: undefined, ofUsername: undefined, owners: [undefined] }
+const NOBODY: ImportFacts = { wasDeleted: false, ofExternalId: undefined, ofUsername: undefined, owners: [undefined] }
 const known = (rest: Partial<ImportedUser> = {}, owner: string | undefined = 'old'): ImportFacts => ({
+  wasDeleted: false,
   ofExternalId: stored(rest),
   ofUsername: stored(rest),
   owners: [owner],
@@ -34,6 +35,7 @@ test('nobody with the external_id and the name: created', () => {
 })
 
 test.each([
+  ['the user was deleted here', {}, { ...NOBODY, wasDeleted: true }, 'deleted'],
   [
     'the name is of a user with another external_id',
     {},

@@ -35,6 +35,7 @@ const OUTCOMES = {
 } as const
 
 const REASONS: Readonly<Record<ImportRefusal, string>> = {
+  deleted: 'the user was deleted here; user create with that external_id makes a new one',
   exists: 'the user is there already, and differs',
   username_taken: 'another user has this username',
   other_username: 'the user is there already, with another username',

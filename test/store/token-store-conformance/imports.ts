@@ -97,12 +97,17 @@ export const importChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a deleted user gives external_id and identity to the one who is imported',
+    title:
+      'who was deleted stays so through an import, and a new user with that external_id is one whom an operator makes',
     async run(store) {
       await importInto(store, [imported('cat', { isDisabled: true })])
       expect(await store.deleteUser('user_cat', NOW, byOperator)).toBe('deleted')
-      expect(await outcomes(store, [imported('cat', { userId: 'second' })])).toEqual(['created'])
-      expect(await store.findUserByExternalId('x-cat')).toMatchObject({ userId: 'second' })
+      const again = imported('cat', { userId: 'second' })
+      expect(await outcomes(store, [again])).toEqual(['deleted'])
+      expect(await store.findUserByExternalId('x-cat')).toBeUndefined()
+      const { identities: _, ...made } = again
+      expect(await store.createUser(made, byOperator)).toBe('created')
+      expect(await outcomes(store, [again])).toEqual(['updated'])
       expect(await store.listIdentities('second')).toHaveLength(1)
     },
   },

@@ -3,14 +3,14 @@ import type { Database, Statement, Transaction } from '../../../storage/postgres
 import type { TokenStore, UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { writeIdentity } from './identities.js'
-import { IS_THERE, USER, writeDisabled, writeNewUser, writePassword, writeProfile } from './users.js'
+import { USER, writeDisabled, writeNewUser, writePassword, writeProfile } from './users.js'
 
 /** By the indexes users_by_external_id and users_by_username. In the order of their ids, so that imports do not deadlock. */
 const lockUsers: Statement = {
   name: 'lock_users_to_import',
   text: `
-    SELECT ${USER} FROM users
-    WHERE ((external_id = ANY($1::text[]) AND external_id <> '') OR username = ANY($2::text[])) AND ${IS_THERE}
+    SELECT ${USER}, is_deleted AS "isDeleted" FROM users
+    WHERE (external_id = ANY($1::text[]) AND external_id <> '') OR username = ANY($2::text[])
     ORDER BY user_id FOR NO KEY UPDATE`,
 }
 /** By the primary keys of both tables. */
@@ -64,15 +64,21 @@ export function createImportMethods(database: Database, audit: Audit): Pick<Toke
 
 async function readFacts(transaction: Transaction, users: readonly ImportedUser[]) {
   const identities = users.flatMap((user) => user.identities)
-  const [known, owners] = await Promise.all([
-    transaction.ask<UserRow>(lockUsers, [users.map((user) => user.externalId), users.map((user) => user.username)]),
+  const [found, owners] = await Promise.all([
+    transaction.ask<UserRow & { readonly isDeleted: boolean }>(lockUsers, [
+      users.map((user) => user.externalId),
+      users.map((user) => user.username),
+    ]),
     transaction.ask<OwnerRow>(findOwners, [identities.map((of) => of.provider), identities.map((of) => of.subject)]),
   ])
+  const known = found.filter((user) => !user.isDeleted)
+  const deletedIds = new Set(found.filter((user) => user.isDeleted).map((user) => user.externalId))
   const byExternalId = new Map(known.map((user) => [user.externalId, user]))
   const byUsername = new Map(known.map((user) => [user.username, user]))
   const keyOf = (provider: string, subject: string) => JSON.stringify([provider, subject])
   const ownerOf = new Map(owners.map((owner) => [keyOf(owner.provider, owner.subject), owner.userId]))
   return (user: ImportedUser) => ({
+    wasDeleted: user.externalId !== '' && deletedIds.has(user.externalId),
     ofExternalId: user.externalId === '' ? undefined : byExternalId.get(user.externalId),
     ofUsername: byUsername.get(user.username),
     owners: user.identities.map(({ provider, subject }) => ownerOf.get(keyOf(provider, subject))),

@@ -14,9 +14,14 @@ type Writes = ReturnType<typeof userWrites> & ReturnType<typeof identityWrites>
 export function importWrites(db: Connection, writes: Writes) {
   const { findUser, findUserByExternalId } = userFinders(db)
   const findOwner = ownerFinder(db)
+  const findDeleted = db.prepare<[string], 1>(
+    // Index users_by_external_id.
+    `SELECT 1 FROM users WHERE external_id = ? AND external_id <> '' AND is_deleted = 1`,
+  )
 
   function importUser(user: ImportedUser, rules: ImportRules, now: number, cause: Cause): ImportVerdict {
     const facts = {
+      wasDeleted: findDeleted.get(user.externalId) !== undefined,
       ofExternalId: findUserByExternalId(user.externalId),
       ofUsername: findUser(user.username),
       owners: user.identities.map(findOwner),
