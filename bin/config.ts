@@ -49,7 +49,7 @@ export function readConfig(env: Environment, used: readonly RpcAddressSetting[] 
   const entries = Object.entries(settings).map(([name, row]) => [name, reader.parse(row)] as const)
   // Each value was parsed by its own row; a row without a value has left a problem behind.
   const config = Object.fromEntries(entries) as Config
-  reader.problems.push(...contradictions(config))
+  reader.problems.push(...contradictions(config, reader.problems))
   if (usesTls(config, used)) reader.problems.push(...readTlsFiles(config).problems)
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   return config
@@ -133,12 +133,14 @@ export function usesTls(config: Config, addresses: readonly RpcAddressSetting[])
 }
 
 /** Values that are valid by themselves and not together. A setting that is wrong by itself has no value, and contradicts none. */
-function contradictions(config: Partial<Config>): ConfigProblem[] {
+function contradictions(config: Partial<Config>, wrong: readonly ConfigProblem[]): ConfigProblem[] {
   const { tokenDatabase: token, surveyDatabase: survey, port, host, rpcListen } = config
   const isOneFile = isOfOther(token, survey) || isOfOther(survey, token)
   const socket = typeof rpcListen === 'object' && rpcListen.kind === 'unix' ? path.resolve(rpcListen.path) : undefined
   const isNoSocket = socket !== undefined && [token, survey].some((database) => isOfDatabase(socket, database))
-  const isNoWayIn = config.passwordSignIn === 'off' && config.signInUrl === undefined && config.oidcProvidersFile === ''
+  const isElsewhere =
+    config.signInUrl || config.oidcProvidersFile || wrong.some((one) => one.variable === 'SIGN_IN_URL')
+  const isNoWayIn = config.passwordSignIn === 'off' && !isElsewhere
   const isOnePort = !!port && port === config.adminPort && !!host && host === config.adminHost
   const isIdleLonger = isMore(config.sessionIdleSeconds, config.sessionTtlSeconds)
   const areHeadersLonger = isMore(config.httpHeadersTimeoutSeconds, config.httpRequestTimeoutSeconds)

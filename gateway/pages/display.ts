@@ -33,7 +33,8 @@ export function displayUser(
   user: { readonly nickname: string; readonly username: string; readonly avatar: string },
   publicUrl: URL,
 ) {
-  const username = displayName(user.username, '—')
+  const isNamed = !user.username.startsWith('~') || user.nickname === '' // a placeholder says nothing to people
+  const username = displayName(isNamed ? user.username : user.nickname, '—')
   const nickname = displayName(user.nickname, username)
   return { nickname, initial: initial(nickname), username, avatar: ownPicture(user.avatar, publicUrl) }
 }

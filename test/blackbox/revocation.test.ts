@@ -58,6 +58,18 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     expect(await answers(access)).toEqual(REVOKED)
   })
 
+  test('when the platform disconnects the app, which it may do again', async () => {
+    const access = await granted()
+    const { userId } = access.user
+    await service.admin.updateUser({ userId, newExternalId: `x-${userId}` })
+    const which = { externalId: `x-${userId}`, appid: access.app.appid }
+    await service.admin.disconnectUserApp(which)
+    expect(await answers(access)).toEqual(REVOKED)
+    await service.admin.disconnectUserApp(which)
+    const other = await service.createApp()
+    await expect(service.admin.disconnectUserApp({ ...which, appid: other.appid })).rejects.toThrow('there is no such')
+  })
+
   test('when the operator deletes the user, whose name can then be given to somebody else', async () => {
     const access = await granted()
     const { user, app } = access

@@ -217,6 +217,7 @@ describe('wrong values', () => {
     expect(problemsOf({ HOST: '127.0.0.2', PORT: '9100' })).toEqual([])
     const timeouts = { HTTP_HEADERS_TIMEOUT_SECONDS: '16', HTTP_REQUEST_TIMEOUT_SECONDS: '15' }
     expect(problemsOf(timeouts)).toEqual(['HTTP_HEADERS_TIMEOUT_SECONDS'])
+    expect(problemsOf({ PASSWORD_SIGN_IN: 'off' })).toEqual(['PASSWORD_SIGN_IN'])
     const oneFile = { TOKEN_DATABASE_URL: 'sqlite:data/one.db', SURVEY_DATABASE_URL: 'sqlite:./data/../data/one.db' }
     expect(problemsOf(oneFile)).toEqual(['SURVEY_DATABASE_URL'])
     for (const suffix of ['-wal', '-shm', '-journal']) {
@@ -240,6 +241,7 @@ describe('wrong values', () => {
     const env = { ...timeouts, SESSION_IDLE_SECONDS: '50000', PORT: '9100', CODE_TTL_SECONDS: '999' }
     const wrong = ['ADMIN_PORT', 'CODE_TTL_SECONDS', 'HTTP_HEADERS_TIMEOUT_SECONDS', 'SESSION_IDLE_SECONDS']
     expect(problemsOf(env).sort()).toEqual(wrong)
+    expect(problemsOf({ SIGN_IN_URL: 'http://www.example.com/login' })).toEqual(['SIGN_IN_URL'])
     expect(problemsOf({ PORT: 'x', ADMIN_PORT: 'x' }).sort()).toEqual(['ADMIN_PORT', 'PORT'])
     expect(problemsOf({ SESSION_IDLE_SECONDS: 'x', TOKEN_DATABASE_URL: 'x' }).sort()).toEqual([
       'SESSION_IDLE_SECONDS',

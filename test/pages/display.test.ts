@@ -5,6 +5,7 @@ import {
   displayDuration,
   displayName,
   displayTime,
+  displayUser,
   displayWait,
   initial,
 } from '../../gateway/pages/display.js'
@@ -84,4 +85,14 @@ test.each([
   ['zh;q=nonsense, en;q=0.1', 'en'],
 ])('Accept-Language %j prefers %s', (header, language) => {
   expect(preferredLanguage(header)).toBe(language)
+})
+
+test('a user without a name is shown by the nickname alone, and by the placeholder only without one', () => {
+  const shown = (nickname: string) => {
+    const user = { nickname, username: '~user_1', avatar: '' }
+    const { nickname: first, username: second } = displayUser(user, new URL('https://here.example'))
+    return [first, second]
+  }
+  expect(shown('Eva')).toEqual(['Eva', 'Eva'])
+  expect(shown('')).toEqual(['~user_1', '~user_1'])
 })

@@ -6,7 +6,7 @@ import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
 import { pageOf } from '../../storage/page.js'
-import { connectedApps, liveGrants } from '../connected-apps.js'
+import { connectedApps } from '../connected-apps.js'
 import { idOfRequest } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import { type IdentityRow, placeholderName, type UserRow } from '../store/token-store.js'
@@ -117,7 +117,7 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
 
     async disconnectUserApp({ appid, ...which }, call) {
       const { userId } = await requireUser(store, which, call)
-      const [newest] = await liveGrants(deps, userId, appid)
+      const [newest] = (await store.listGrants({ userId, appid }, { limit: 1, after: undefined })).rows // of ended ones too
       if (!newest) throw notFound('grant of this user to the app', appid)
       await store.disconnectApp(newest.grantId, userId, deps.now(), byOperator(call))
       return {}
