@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { Transaction } from '../../services/storage/postgres/transaction.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
@@ -9,7 +9,7 @@ import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 import { createDatabase, migratedDatabase } from '../postgres/shared-cluster.js'
-import { hashOf, newCode, secretRow } from './token-store-verbs.js'
+import { hashOf, newCode, secretRow, userRow } from './token-store-verbs.js'
 
 const DAY = 86_400_000
 const session = { passwordHash: 'none', expiresAtMs: START + 60_000, previousSessionHash: undefined, browser: '' }
@@ -537,4 +537,26 @@ test.each(locking)('%s and a concurrent recording of uses do not deadlock', asyn
   await Promise.all(works)
   await Promise.all([one.close(), two.close()])
   expect(await deadlocks(url)).toBe(0)
+})
+
+test('an identity that another has linked after it was looked for stays theirs', async () => {
+  const [one, two] = await openTwo()
+  for (const userId of ['ann', 'bob']) expect(await one.createUser(userRow(userId, { userId }), cause)).toBe('created')
+  const identity = { provider: 'corp', subject: 's' }
+  const { ask } = Transaction.prototype
+  let isFirst = true
+  const looking = vi.spyOn(Transaction.prototype, 'ask').mockImplementation(async function (
+    this: Transaction,
+    ...asked
+  ) {
+    const rows = await ask.apply(this, asked)
+    if (isFirst && asked[0].name === 'find_owner_of_identity') {
+      isFirst = false
+      expect(await two.linkIdentity(identity, 'bob', START, cause)).toBe('linked')
+    }
+    return rows as never
+  })
+  onTestFinished(() => looking.mockRestore())
+  expect(await one.linkIdentity(identity, 'ann', START, cause)).toBe('taken')
+  expect(await one.listIdentities('bob')).toMatchObject([identity])
 })

@@ -18,11 +18,18 @@ const deleteIdentity: Statement = {
   name: 'delete_identity',
   text: 'DELETE FROM identities WHERE provider = $1 AND subject = $2 RETURNING user_id AS "userId"',
 }
-export const insertIdentity: Statement = {
+const insertIdentity: Statement = {
   name: 'insert_identity',
   text: `
     INSERT INTO identities (provider, subject, user_id, created_at_ms, last_used_at_ms)
     VALUES ($1, $2, $3, $4, 0)`,
+}
+/** By the primary keys of both tables. Whose identity it is that is not deleted keeps it. */
+const takeIdentityFromDeleted: Statement = {
+  name: 'take_identity_from_deleted',
+  text: `
+    DELETE FROM identities i USING users u
+    WHERE i.provider = $1 AND i.subject = $2 AND u.user_id = i.user_id AND u.is_deleted`,
 }
 /** By the index identities_by_user. */
 const listIdentities: Statement = {
@@ -32,7 +39,7 @@ const listIdentities: Statement = {
     FROM identities WHERE user_id = $1 ORDER BY provider, subject`,
 }
 
-/** Of an identity that is nobody's, or a deleted user's. As writeNewUser, where another has linked it meanwhile. */
+/** Of an identity that is nobody's, or a deleted user's. As writeNewUser, fails where another has linked it meanwhile. */
 export function writeIdentity(
   transaction: Transaction,
   audit: Audit,
@@ -40,7 +47,7 @@ export function writeIdentity(
   now: number,
   cause: Cause,
 ): void {
-  transaction.write(deleteIdentity, [provider, subject])
+  transaction.write(takeIdentityFromDeleted, [provider, subject])
   transaction.write(insertIdentity, [provider, subject, userId, now])
   audit.write(transaction, now, cause, { kind: 'identity.linked', userId, note: noteOnIdentity({ provider, subject }) })
 }

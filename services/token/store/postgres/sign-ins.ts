@@ -4,22 +4,19 @@ import type { Database, Statement, Transaction } from '../../../storage/postgres
 import {
   byWordOf,
   type Hash,
-  noteOnIdentity,
   noteOnSubject,
-  noteOnUser,
   type Person,
   type SignInRow,
   startBy,
   type TokenStore,
-  type UserRow,
   userFrom,
   type Verifier,
 } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { insertIdentity } from './identities.js'
+import { writeIdentity } from './identities.js'
 import { lockUserAndSession } from './locks.js'
 import { beginSession } from './sessions.js'
-import { changeUser, insertUser, valuesOfUser } from './users.js'
+import { changeUser, writeNewUser } from './users.js'
 
 type SignInMethods = Pick<
   TokenStore,
@@ -145,26 +142,6 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
     audit.write(transaction, now, cause, { kind: 'sign_in.contradicted', appid: signIn.appid, note })
   }
 
-  function create(transaction: Transaction, user: UserRow, signIn: Stored, now: number, cause: Cause): void {
-    const { userId } = user
-    const { provider, subject } = signIn
-    transaction.write(insertUser, valuesOfUser(user)) // fails if another has made it meanwhile, and then all of this is repeated
-    audit.write(transaction, now, cause, { kind: 'user.created', userId, note: noteOnUser(user) })
-    if (provider !== '') link(transaction, { provider, subject }, userId, now, cause)
-  }
-
-  function link(
-    transaction: Transaction,
-    { provider, subject }: { readonly provider: string; readonly subject: string },
-    userId: string,
-    now: number,
-    cause: Cause,
-  ): void {
-    transaction.write(insertIdentity, [provider, subject, userId, now])
-    const note = noteOnIdentity({ provider, subject })
-    audit.write(transaction, now, cause, { kind: 'identity.linked', userId, note })
-  }
-
   async function startSession(
     transaction: Transaction,
     signIn: Stored,
@@ -248,14 +225,15 @@ export function createSignInMethods(database: Database, audit: Audit): SignInMet
         let sessionExpiresAtMs = 0
         if (verdict === 'created') {
           const user = userFrom(signIn, returned.newUserId, now)
-          create(transaction, user, signIn, now, by)
+          writeNewUser(transaction, audit, user, by)
+          if (provider !== '') writeIdentity(transaction, audit, { provider, subject, userId: user.userId }, now, by)
           sessionExpiresAtMs = await startSession(transaction, signIn, user.userId, returned, now, by)
         } else if (verdict === 'signed_in' && owner) {
           const change = { ...(nickname && { nickname }), ...(avatar && { avatar }) }
           await changeUser(transaction, audit, owner.userId, change, now, by)
           sessionExpiresAtMs = await startSession(transaction, signIn, owner.userId, returned, now, by)
         } else if (verdict === 'linked') {
-          if (!owner) link(transaction, { provider, subject }, signIn.linkTo, now, by)
+          if (!owner) writeIdentity(transaction, audit, { provider, subject, userId: signIn.linkTo }, now, by)
         } else if (verdict !== 'expired' && verdict !== 'rejected') {
           const note = `${verdict} ${noteOnSubject(provider, subject)}`
           const userId = owner?.userId ?? signIn.linkTo

@@ -40,7 +40,7 @@ export const USER = `user_id AS "userId", username, external_id AS "externalId",
 /** SQL: not deleted. */
 export const IS_THERE = 'NOT is_deleted'
 
-export const insertUser: Statement = {
+const insertUser: Statement = {
   name: 'insert_user',
   text: `
     INSERT INTO users
@@ -124,7 +124,7 @@ const endCodesOfUser: Statement = {
       AND issued_at_ms > $2`,
 }
 
-export function valuesOfUser(user: UserRow): Value[] {
+function valuesOfUser(user: UserRow): Value[] {
   const { userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs } = user
   return [userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs]
 }
