@@ -17,20 +17,23 @@ export function identityReads(db: Connection) {
 
 interface Owner {
   readonly userId: string
+  readonly isDisabled: number
   readonly isDeleted: number
 }
 
-function findOwnerStatement(db: Connection) {
+/** The statement that finds whose an identity is, be the user deleted. */
+export function ownerStatement(db: Connection) {
   return db.prepare<[string, string], Owner>(
     // Primary keys of both tables.
-    `SELECT u.user_id AS userId, u.is_deleted AS isDeleted FROM identities i JOIN users u ON u.user_id = i.user_id
+    `SELECT u.user_id AS userId, u.is_disabled AS isDisabled, u.is_deleted AS isDeleted
+     FROM identities i JOIN users u ON u.user_id = i.user_id
      WHERE i.provider = ? AND i.subject = ?`,
   )
 }
 
 /** The user, who is not deleted, whose identity it is. */
 export function ownerFinder(db: Connection) {
-  const find = findOwnerStatement(db)
+  const find = ownerStatement(db)
   return ({ provider, subject }: Identity): string | undefined => {
     const owner = find.get(provider, subject)
     return owner?.isDeleted === 0 ? owner.userId : undefined
@@ -42,7 +45,7 @@ export function identityWrites(
   record: RecordEvent,
   findUserById: (userId: string) => UserRow | undefined,
 ) {
-  const findOwner = findOwnerStatement(db)
+  const findOwner = ownerStatement(db)
   const { listIdentities } = identityReads(db)
   const put = db.prepare<[Identity & { userId: string; now: number }]>(
     // Primary key.

@@ -12,7 +12,7 @@ import {
   type TokenStore,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { IsUnchangedUser } from './users.js'
+import { type IsUnchangedUser, passwordHashSetter } from './users.js'
 
 type NewSession = Parameters<TokenStore['startSession']>[0]
 
@@ -61,10 +61,7 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     `SELECT session_hash AS sessionHash, started_at_ms AS beganAtMs, expires_at_ms AS expiresAtMs FROM sessions
      WHERE (SELECT count(*) FROM sessions WHERE user_id = :userId) >= :max AND user_id = :userId`,
   )
-  const setHash = db.prepare<[string, string]>(
-    // Primary key.
-    'UPDATE users SET password_hash = ? WHERE user_id = ?',
-  )
+  const setPassword = passwordHashSetter(db)
   const touch = db.prepare<[{ sessionHash: Hash; now: number }]>(
     // Primary key.
     'UPDATE sessions SET last_seen_at_ms = :now WHERE session_hash = :sessionHash AND last_seen_at_ms < :now',
@@ -113,7 +110,7 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
 
     startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
       if (!isUnchangedUser(session.userId, session.passwordHash)) return 'refused'
-      if (session.newPasswordHash) setHash.run(session.newPasswordHash, session.userId)
+      if (session.newPasswordHash) setPassword.run(session.newPasswordHash, session.userId)
       begin(session, BY_PASSWORD, now, cause)
       return 'started'
     },

@@ -24,6 +24,7 @@ import {
   type Verifier,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import { ownerStatement } from './identities.js'
 import type { IsOpenSession } from './sessions.js'
 
 const COLUMNS = `challenge_hash AS challengeHash, browser_hash AS browserHash, source, provider, link_to AS linkTo, appid,
@@ -120,11 +121,7 @@ export function signInWrites(db: Connection, record: RecordEvent, effects: SignI
     // Index users_by_external_id.
     `SELECT user_id AS userId, is_disabled AS isDisabled FROM users WHERE external_id = ? AND external_id <> ''`,
   )
-  const findByIdentity = db.prepare<[string, string], { userId: string; isDisabled: number }>(
-    // Primary keys of both tables.
-    `SELECT u.user_id AS userId, u.is_disabled AS isDisabled FROM identities i JOIN users u ON u.user_id = i.user_id
-     WHERE i.provider = ? AND i.subject = ?`,
-  )
+  const findByIdentity = ownerStatement(db)
 
   /** Whose the identity is, be the user deleted. */
   function ownerOf({ provider, subject }: { provider: string; subject: string }): Owner | undefined {

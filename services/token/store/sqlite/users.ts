@@ -89,6 +89,14 @@ export function unchangedUserFinder(db: Connection): IsUnchangedUser {
   return (userId, passwordHash) => find.get(userId, passwordHash) !== undefined
 }
 
+/** The statement that stores a password hash of a user. */
+export function passwordHashSetter(db: Connection) {
+  return db.prepare<[string, string]>(
+    // Primary key.
+    'UPDATE users SET password_hash = ? WHERE user_id = ?',
+  )
+}
+
 export function userWrites(
   db: Connection,
   record: RecordEvent,
@@ -113,10 +121,7 @@ export function userWrites(
     // Primary key.
     'UPDATE users SET is_disabled = ? WHERE user_id = ?',
   )
-  const setPassword = db.prepare<[string, string]>(
-    // Primary key.
-    'UPDATE users SET password_hash = ? WHERE user_id = ?',
-  )
+  const setPassword = passwordHashSetter(db)
   const erase = db.prepare<[{ username: string; userId: string } & typeof REMAINS]>(
     // Primary key.
     `UPDATE users SET username = :username, nickname = :nickname, avatar = :avatar, password_hash = :passwordHash,
