@@ -1,6 +1,6 @@
 // Surveys as a file holds them: one, or an array of them, in the JSON shape of the detail endpoint.
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
-import { type Survey, SurveySchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { type Survey, SurveySchema } from '../../gen/surveyauth/v1/survey_pb.js'
 import { compileRules, violationInWords } from '../../services/rpc/validation.js'
 import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../services/survey/contradictions.js'
 import { findRefused, toDraft } from '../../services/survey/import-surveys.js'

@@ -2,14 +2,8 @@
 import { toBinary } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
-import {
-  type OwnedSurvey,
-  type Survey,
-  SurveySchema,
-  SurveyState,
-  type SurveySummary,
-  SurveyView,
-} from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { type Survey, SurveySchema, SurveyState, type SurveySummary } from '../../gen/surveyauth/v1/survey_pb.js'
+import { type OwnedSurvey, SurveyView } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { inBatches } from '../../services/rpc/batches.js'
 import { inParts } from '../../services/storage/in-parts.js'
 import { MAX_DOCUMENT_BYTES } from '../../services/survey/import-surveys.js'

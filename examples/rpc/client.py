@@ -7,7 +7,8 @@ or, with Debian's protoc and plugin:
   npx buf build --path proto/surveyauth/v1 -o surveyauth.binpb
   protoc --descriptor_set_in=surveyauth.binpb --python_out=stubs --grpc_python_out=stubs \
     --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin buf/validate/validate.proto \
-    surveyauth/v1/app_face.proto surveyauth/v1/token_service.proto surveyauth/v1/survey_service.proto
+    surveyauth/v1/app_face.proto surveyauth/v1/token_service.proto surveyauth/v1/survey.proto \
+    surveyauth/v1/survey_service.proto
 Libraries: grpcio, protobuf; grpcio-tools to generate (Debian: python3-grpcio, python3-protobuf, protobuf-compiler-grpc).
 Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures would only repeat.
 Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.

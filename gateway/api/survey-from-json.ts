@@ -11,7 +11,7 @@ import {
   SurveySceneSchema,
   SurveySchema,
   SurveyState,
-} from '../../gen/surveyauth/v1/survey_service_pb.js'
+} from '../../gen/surveyauth/v1/survey_pb.js'
 import { MAX_UNIX_SECONDS } from './survey-to-json.js'
 
 /** Every type of question there is, in the order of decisions 26. */

@@ -1,12 +1,6 @@
 // A survey as JSON: the shape of the detail endpoint (decisions 26). survey-from-json.ts reads it.
 import type { Timestamp } from '@bufbuild/protobuf/wkt'
-import {
-  type Option,
-  type Page,
-  type Question,
-  type Survey,
-  SurveyState,
-} from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { type Option, type Page, type Question, type Survey, SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
 import { jsonBytes } from '../answer.js'
 
 /** Where a survey stands, as numbers of the dialect (decisions 25). */

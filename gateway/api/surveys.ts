@@ -1,4 +1,5 @@
-import type { ListSurveysResponse, SurveySummary } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { SurveySummary } from '../../gen/surveyauth/v1/survey_pb.js'
+import type { ListSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { jsonBytes, successBytes } from '../answer.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'

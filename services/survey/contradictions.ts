@@ -1,5 +1,5 @@
 // What contradicts itself in a survey, each member of which may be right by itself: the rules of the proto cannot tell.
-import type { Question, Survey } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { Question, Survey } from '../../gen/surveyauth/v1/survey_pb.js'
 
 const WITH_STARS: readonly string[] = ['star', 'matrix_star', 'nps']
 const WITH_ROWS: readonly string[] = ['matrix_radio', 'matrix_checkbox', 'matrix_star', 'matrix_blank', 'sheet']

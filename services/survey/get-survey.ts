@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto'
 import { create, fromBinary } from '@bufbuild/protobuf'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { type Survey, SurveySchema } from '../../gen/surveyauth/v1/survey_pb.js'
 import {
   type GetSurveyRequest,
   type GetSurveyResponse,
   GetSurveyResponseSchema,
-  type Survey,
-  SurveySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'

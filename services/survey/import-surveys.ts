@@ -1,14 +1,8 @@
 import { type MessageInitShape, toBinary } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import {
-  type ImportSurveysRequest,
-  type ImportSurveysResponseSchema,
-  type Survey,
-  SurveyScene,
-  SurveySchema,
-  SurveyState,
-} from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { type Survey, SurveyScene, SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
+import type { ImportSurveysRequest, ImportSurveysResponseSchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { causeOf } from './cause.js'

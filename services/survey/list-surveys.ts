@@ -1,11 +1,7 @@
 import { create } from '@bufbuild/protobuf'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import {
-  type ListSurveysRequest,
-  type ListSurveysResponse,
-  type SurveySummary,
-  SurveySummarySchema,
-} from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { type SurveySummary, SurveySummarySchema } from '../../gen/surveyauth/v1/survey_pb.js'
+import type { ListSurveysRequest, ListSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import type { SurveyDeps } from './deps.js'

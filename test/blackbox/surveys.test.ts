@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import { TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { SurveySchema, SurveyView } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { SurveySchema } from '../../gen/surveyauth/v1/survey_pb.js'
+import { SurveyView } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { expectError } from '../harness/envelope.js'
 import {
   everyQuestionType,

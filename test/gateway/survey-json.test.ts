@@ -3,7 +3,7 @@ import { create, equals, fromBinary } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { QUESTION_TYPES, surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import { surveyBytes, surveyToJson } from '../../gateway/api/survey-to-json.js'
-import { SurveyScene, SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { SurveyScene, SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
 import { toDraft } from '../../services/survey/import-surveys.js'
 
 const folder = 'examples/surveys'

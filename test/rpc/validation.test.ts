@@ -14,7 +14,8 @@ import {
   UpdateAppRequestSchema,
   UpdateUserRequestSchema,
 } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { SurveySchema } from '../../gen/surveyauth/v1/survey_pb.js'
+import { ImportSurveysRequestSchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../../services/rpc/dispatcher.js'
 import { compileRules as compile, violationInWords } from '../../services/rpc/validation.js'

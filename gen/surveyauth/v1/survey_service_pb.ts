@@ -9,356 +9,15 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Survey, SurveySummary } from "./survey_pb.js";
+import { file_surveyauth_v1_survey } from "./survey_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file surveyauth/v1/survey_service.proto.
  */
 export const file_surveyauth_v1_survey_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIvUDCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSMwoFc2NlbmUYAyABKA4yGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleVNjZW5lQgi6SAWCAQIQARIXCgV0aXRsZRgEIAEoCUIIukgFcgMY6AcSGQoGcHJlZml4GAUgASgJQgm6SAZyBBignAESGQoGc3VmZml4GAYgASgJQgm6SAZyBBignAESMwoFc3RhdGUYByABKA4yGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN0YXRlQgi6SAWCAQIQARIuCgpzdGFydF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLY3JlYXRlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3VwZGF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUiiwEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESHQoMYWNjZXNzX3Rva2VuGAIgASgJQge6SARyAhABEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABIlMKEUdldFN1cnZleVJlc3BvbnNlEiUKBnN1cnZleRgBIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5EhcKD2NyZWF0b3JfdXNlcl9pZBgCIAEoAyK7AQoSTGlzdFN1cnZleXNSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KDGFjY2Vzc190b2tlbhgCIAEoCUIHukgEcgIQARIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAESGgoJcGFnZV9zaXplGAQgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBSABKAlCCLpIBXIDGIAEEhUKBHNraXAYBiABKAVCB7pIBBoCKAAicQoTTGlzdFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFIm4KFEltcG9ydFN1cnZleXNSZXF1ZXN0EiEKDW93bmVyX3VzZXJfaWQYASABKAlCCrpIB3IFEAEYgAESMwoHc3VydmV5cxgCIAMoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5Qgu6SAiSAQUIARDoByJGChVJbXBvcnRTdXJ2ZXlzUmVzcG9uc2USLQoHc3VydmV5cxgBIAMoCzIcLnN1cnZleWF1dGgudjEuU3VydmV5U3VtbWFyeSJGChREZWxldGVTdXJ2ZXlzUmVxdWVzdBIuCgpzdXJ2ZXlfaWRzGAEgAygDQhq6SBeSARQIARDoByINIgsY/////////w8oASIwChVEZWxldGVTdXJ2ZXlzUmVzcG9uc2USFwoPYWxyZWFkeV9kZWxldGVkGAEgASgFIqQBChRFeHBvcnRTdXJ2ZXlzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAiABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAQSMQoEdmlldxgEIAEoDjIZLnN1cnZleWF1dGgudjEuU3VydmV5Vmlld0IIukgFggECEAEiXQoVRXhwb3J0U3VydmV5c1Jlc3BvbnNlEisKB3N1cnZleXMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLk93bmVkU3VydmV5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKZAQoXTGlzdFN1cnZleUV2ZW50c1JlcXVlc3QSHwoNb3duZXJfdXNlcl9pZBgBIAEoCUIIukgFcgMYgAESIwoJc3VydmV5X2lkGAIgASgDQhC6SA0iCxj/////////DygAEhoKCXBhZ2Vfc2l6ZRgDIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiABCJfChhMaXN0U3VydmV5RXZlbnRzUmVzcG9uc2USKgoGZXZlbnRzGAEgAygLMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki0wEKC1N1cnZleUV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC2NyZWF0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRraW5kGAMgASgJEg0KBWFjdG9yGAQgASgJEhIKCnJlcXVlc3RfaWQYBSABKAkSEQoJc3VydmV5X2lkGAYgASgDEhUKDW93bmVyX3VzZXJfaWQYByABKAkSEAoIYWN0b3JfaWQYCCABKAkSFAoMYWN0b3Jfc291cmNlGAkgASgJIksKC093bmVkU3VydmV5EhUKDW93bmVyX3VzZXJfaWQYASABKAkSJQoGc3VydmV5GAIgASgLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXkqeQoLU3VydmV5U3RhdGUSHAoYU1VSVkVZX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSU1VSVkVZX1NUQVRFX0RSQUZUEAESGwoXU1VSVkVZX1NUQVRFX0NPTExFQ1RJTkcQAhIXChNTVVJWRVlfU1RBVEVfUEFVU0VEEAMq+QEKC1N1cnZleVNjZW5lEhwKGFNVUlZFWV9TQ0VORV9VTlNQRUNJRklFRBAAEhcKE1NVUlZFWV9TQ0VORV9TVVJWRVkQARIVChFTVVJWRVlfU0NFTkVfRVhBTRADEhcKE1NVUlZFWV9TQ0VORV9SRVBPUlQQBBIdChlTVVJWRVlfU0NFTkVfRkVFREJBQ0tfMzYwEAUSGwoXU1VSVkVZX1NDRU5FX0VWQUxVQVRJT04QBhIYChRTVVJWRVlfU0NFTkVfU0lHTl9VUBAHEhUKEVNVUlZFWV9TQ0VORV9WT1RFEAgSFgoSU1VSVkVZX1NDRU5FX0NIQUlOEAkqVgoKU3VydmV5VmlldxIbChdTVVJWRVlfVklFV19VTlNQRUNJRklFRBAAEhUKEVNVUlZFWV9WSUVXX0JBU0lDEAESFAoQU1VSVkVZX1ZJRVdfRlVMTBACMscECg1TdXJ2ZXlTZXJ2aWNlElMKCUdldFN1cnZleRIfLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVxdWVzdBogLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVzcG9uc2UiA5ACAhJZCgtMaXN0U3VydmV5cxIhLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5c1Jlc3BvbnNlIgOQAgISWgoNSW1wb3J0U3VydmV5cxIjLnN1cnZleWF1dGgudjEuSW1wb3J0U3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXNwb25zZRJfCg1EZWxldGVTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5EZWxldGVTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuRGVsZXRlU3VydmV5c1Jlc3BvbnNlIgOQAgISXwoNRXhwb3J0U3VydmV5cxIjLnN1cnZleWF1dGgudjEuRXhwb3J0U3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXNwb25zZSIDkAICEmgKEExpc3RTdXJ2ZXlFdmVudHMSJi5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlFdmVudHNSZXF1ZXN0Gicuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5RXZlbnRzUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
-
-/**
- * A survey as its owner designed it.
- *
- * @generated from message surveyauth.v1.Survey
- */
-export type Survey = Message<"surveyauth.v1.Survey"> & {
-  /**
-   * Identifies the survey; 0 for one that has none yet.
-   *
-   * @generated from field: int64 id = 1;
-   */
-  id: bigint;
-
-  /**
-   * Four hex digits that belong to the id in links; set by the service when empty.
-   *
-   * @generated from field: string hash = 2;
-   */
-  hash: string;
-
-  /**
-   * Kind of survey.
-   *
-   * @generated from field: surveyauth.v1.SurveyScene scene = 3;
-   */
-  scene: SurveyScene;
-
-  /**
-   * Title.
-   *
-   * @generated from field: string title = 4;
-   */
-  title: string;
-
-  /**
-   * Text before the first question.
-   *
-   * @generated from field: string prefix = 5;
-   */
-  prefix: string;
-
-  /**
-   * Text after the last question.
-   *
-   * @generated from field: string suffix = 6;
-   */
-  suffix: string;
-
-  /**
-   * Where it stands.
-   *
-   * @generated from field: surveyauth.v1.SurveyState state = 7;
-   */
-  state: SurveyState;
-
-  /**
-   * Collecting starts, not before 1970, to the second; unset if it is not limited.
-   *
-   * @generated from field: google.protobuf.Timestamp start_time = 8;
-   */
-  startTime?: Timestamp | undefined;
-
-  /**
-   * Collecting ends, likewise.
-   *
-   * @generated from field: google.protobuf.Timestamp end_time = 9;
-   */
-  endTime?: Timestamp | undefined;
-
-  /**
-   * When it was created, not before 1970, to the second; set by the service when unset.
-   *
-   * @generated from field: google.protobuf.Timestamp create_time = 10;
-   */
-  createTime?: Timestamp | undefined;
-
-  /**
-   * When it was last changed, likewise.
-   *
-   * @generated from field: google.protobuf.Timestamp update_time = 11;
-   */
-  updateTime?: Timestamp | undefined;
-
-  /**
-   * Pages in order.
-   *
-   * @generated from field: repeated surveyauth.v1.Page pages = 12;
-   */
-  pages: Page[];
-};
-
-/**
- * Describes the message surveyauth.v1.Survey.
- * Use `create(SurveySchema)` to create a new message.
- */
-export const SurveySchema: GenMessage<Survey> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 0);
-
-/**
- * A page of a survey.
- *
- * @generated from message surveyauth.v1.Page
- */
-export type Page = Message<"surveyauth.v1.Page"> & {
-  /**
-   * Identifies the page within the survey, for example `p-1-abcd`.
-   *
-   * @generated from field: string id = 1;
-   */
-  id: string;
-
-  /**
-   * Number of the page, as text, from `1`.
-   *
-   * @generated from field: string index = 2;
-   */
-  index: string;
-
-  /**
-   * Questions in order.
-   *
-   * @generated from field: repeated surveyauth.v1.Question questions = 3;
-   */
-  questions: Question[];
-};
-
-/**
- * Describes the message surveyauth.v1.Page.
- * Use `create(PageSchema)` to create a new message.
- */
-export const PageSchema: GenMessage<Page> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 1);
-
-/**
- * A question.
- *
- * @generated from message surveyauth.v1.Question
- */
-export type Question = Message<"surveyauth.v1.Question"> & {
-  /**
-   * Identifies the question within the survey, for example `q-1-abcd`.
-   *
-   * @generated from field: string id = 1;
-   */
-  id: string;
-
-  /**
-   * Position on its page, from 1.
-   *
-   * @generated from field: int32 index = 2;
-   */
-  index: number;
-
-  /**
-   * One of the types of docs/decisions.md row 26, for example `radio`.
-   *
-   * @generated from field: string type = 3;
-   */
-  type: string;
-
-  /**
-   * Variant of the type; empty if it has none.
-   *
-   * @generated from field: string sub_type = 4;
-   */
-  subType: string;
-
-  /**
-   * The question.
-   *
-   * @generated from field: string title = 5;
-   */
-  title: string;
-
-  /**
-   * More about it; may be empty.
-   *
-   * @generated from field: string description = 6;
-   */
-  description: string;
-
-  /**
-   * Whether it must be answered.
-   *
-   * @generated from field: bool required = 7;
-   */
-  required: boolean;
-
-  /**
-   * Id of the question or page to go to next; empty for the following one.
-   *
-   * @generated from field: string goto = 8;
-   */
-  goto: string;
-
-  /**
-   * Choices in order; empty for types without choices.
-   *
-   * @generated from field: repeated surveyauth.v1.Option options = 9;
-   */
-  options: Option[];
-
-  /**
-   * Rows of a matrix, or columns of a sheet; empty for other types.
-   *
-   * @generated from field: repeated surveyauth.v1.SubTitle sub_titles = 10;
-   */
-  subTitles: SubTitle[];
-
-  /**
-   * How many stars; only for star, matrix_star and nps.
-   *
-   * @generated from field: optional int32 star_num = 11;
-   */
-  starNum?: number | undefined;
-
-  /**
-   * Value of the first star; only for star, matrix_star and nps.
-   *
-   * @generated from field: optional int32 star_begin_num = 12;
-   */
-  starBeginNum?: number | undefined;
-};
-
-/**
- * Describes the message surveyauth.v1.Question.
- * Use `create(QuestionSchema)` to create a new message.
- */
-export const QuestionSchema: GenMessage<Question> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 2);
-
-/**
- * A choice.
- *
- * @generated from message surveyauth.v1.Option
- */
-export type Option = Message<"surveyauth.v1.Option"> & {
-  /**
-   * Identifies the choice within its question.
-   *
-   * @generated from field: string id = 1;
-   */
-  id: string;
-
-  /**
-   * The choice.
-   *
-   * @generated from field: string text = 2;
-   */
-  text: string;
-
-  /**
-   * Whether it excludes all other choices.
-   *
-   * @generated from field: bool exclusive = 3;
-   */
-  exclusive: boolean;
-
-  /**
-   * Id of the question or page to go to when chosen; empty for the following one.
-   *
-   * @generated from field: string goto = 4;
-   */
-  goto: string;
-};
-
-/**
- * Describes the message surveyauth.v1.Option.
- * Use `create(OptionSchema)` to create a new message.
- */
-export const OptionSchema: GenMessage<Option> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 3);
-
-/**
- * A row of a matrix, or a column of a sheet.
- *
- * @generated from message surveyauth.v1.SubTitle
- */
-export type SubTitle = Message<"surveyauth.v1.SubTitle"> & {
-  /**
-   * Identifies the row within its question.
-   *
-   * @generated from field: string id = 1;
-   */
-  id: string;
-
-  /**
-   * The row.
-   *
-   * @generated from field: string text = 2;
-   */
-  text: string;
-};
-
-/**
- * Describes the message surveyauth.v1.SubTitle.
- * Use `create(SubTitleSchema)` to create a new message.
- */
-export const SubTitleSchema: GenMessage<SubTitle> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 4);
-
-/**
- * A survey in a list.
- *
- * @generated from message surveyauth.v1.SurveySummary
- */
-export type SurveySummary = Message<"surveyauth.v1.SurveySummary"> & {
-  /**
-   * Identifies the survey.
-   *
-   * @generated from field: int64 id = 1;
-   */
-  id: bigint;
-
-  /**
-   * Four hex digits.
-   *
-   * @generated from field: string hash = 2;
-   */
-  hash: string;
-
-  /**
-   * Title.
-   *
-   * @generated from field: string title = 3;
-   */
-  title: string;
-
-  /**
-   * Where it stands.
-   *
-   * @generated from field: surveyauth.v1.SurveyState state = 4;
-   */
-  state: SurveyState;
-};
-
-/**
- * Describes the message surveyauth.v1.SurveySummary.
- * Use `create(SurveySummarySchema)` to create a new message.
- */
-export const SurveySummarySchema: GenMessage<SurveySummary> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 5);
+  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIosBChBHZXRTdXJ2ZXlSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KDGFjY2Vzc190b2tlbhgCIAEoCUIHukgEcgIQARIjCglzdXJ2ZXlfaWQYAyABKANCELpIDSILGP////////8PKAESGAoGb3BlbmlkGAQgASgJQgi6SAVyAxiAASJTChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMiuwEKEkxpc3RTdXJ2ZXlzUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIdCgxhY2Nlc3NfdG9rZW4YAiABKAlCB7pIBHICEAESGgoGb3BlbmlkGAMgASgJQgq6SAdyBRABGIABEhoKCXBhZ2Vfc2l6ZRgEIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAUgASgJQgi6SAVyAxiABBIVCgRza2lwGAYgASgFQge6SAQaAigAInEKE0xpc3RTdXJ2ZXlzUmVzcG9uc2USLQoHc3VydmV5cxgBIAMoCzIcLnN1cnZleWF1dGgudjEuU3VydmV5U3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBSJuChRJbXBvcnRTdXJ2ZXlzUmVxdWVzdBIhCg1vd25lcl91c2VyX2lkGAEgASgJQgq6SAdyBRABGIABEjMKB3N1cnZleXMYAiADKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleUILukgIkgEFCAEQ6AciRgoVSW1wb3J0U3VydmV5c1Jlc3BvbnNlEi0KB3N1cnZleXMYASADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkiRgoURGVsZXRlU3VydmV5c1JlcXVlc3QSLgoKc3VydmV5X2lkcxgBIAMoA0IaukgXkgEUCAEQ6AciDSILGP////////8PKAEiMAoVRGVsZXRlU3VydmV5c1Jlc3BvbnNlEhcKD2FscmVhZHlfZGVsZXRlZBgBIAEoBSKkAQoURXhwb3J0U3VydmV5c1JlcXVlc3QSHwoNb3duZXJfdXNlcl9pZBgBIAEoCUIIukgFcgMYgAESGgoJcGFnZV9zaXplGAIgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAEEjEKBHZpZXcYBCABKA4yGS5zdXJ2ZXlhdXRoLnYxLlN1cnZleVZpZXdCCLpIBYIBAhABIl0KFUV4cG9ydFN1cnZleXNSZXNwb25zZRIrCgdzdXJ2ZXlzGAEgAygLMhouc3VydmV5YXV0aC52MS5Pd25lZFN1cnZleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkimQEKF0xpc3RTdXJ2ZXlFdmVudHNSZXF1ZXN0Eh8KDW93bmVyX3VzZXJfaWQYASABKAlCCLpIBXIDGIABEiMKCXN1cnZleV9pZBgCIAEoA0IQukgNIgsY/////////w8oABIaCglwYWdlX3NpemUYAyABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAQiXwoYTGlzdFN1cnZleUV2ZW50c1Jlc3BvbnNlEioKBmV2ZW50cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuU3VydmV5RXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJItMBCgtTdXJ2ZXlFdmVudBIQCghldmVudF9pZBgBIAEoCRIvCgtjcmVhdGVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEa2luZBgDIAEoCRINCgVhY3RvchgEIAEoCRISCgpyZXF1ZXN0X2lkGAUgASgJEhEKCXN1cnZleV9pZBgGIAEoAxIVCg1vd25lcl91c2VyX2lkGAcgASgJEhAKCGFjdG9yX2lkGAggASgJEhQKDGFjdG9yX3NvdXJjZRgJIAEoCSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KlYKClN1cnZleVZpZXcSGwoXU1VSVkVZX1ZJRVdfVU5TUEVDSUZJRUQQABIVChFTVVJWRVlfVklFV19CQVNJQxABEhQKEFNVUlZFWV9WSUVXX0ZVTEwQAjLHBAoNU3VydmV5U2VydmljZRJTCglHZXRTdXJ2ZXkSHy5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlc3BvbnNlIgOQAgISWQoLTGlzdFN1cnZleXMSIS5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXNwb25zZSIDkAICEloKDUltcG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVzcG9uc2USXwoNRGVsZXRlU3VydmV5cxIjLnN1cnZleWF1dGgudjEuRGVsZXRlU3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXNwb25zZSIDkAICEl8KDUV4cG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJoChBMaXN0U3VydmV5RXZlbnRzEiYuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5RXZlbnRzUmVxdWVzdBonLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleUV2ZW50c1Jlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp, file_surveyauth_v1_survey]);
 
 /**
  * The parameters of spec 4.5, detail.
@@ -400,7 +59,7 @@ export type GetSurveyRequest = Message<"surveyauth.v1.GetSurveyRequest"> & {
  * Use `create(GetSurveyRequestSchema)` to create a new message.
  */
 export const GetSurveyRequestSchema: GenMessage<GetSurveyRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 6);
+  messageDesc(file_surveyauth_v1_survey_service, 0);
 
 /**
  * The survey.
@@ -428,7 +87,7 @@ export type GetSurveyResponse = Message<"surveyauth.v1.GetSurveyResponse"> & {
  * Use `create(GetSurveyResponseSchema)` to create a new message.
  */
 export const GetSurveyResponseSchema: GenMessage<GetSurveyResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 7);
+  messageDesc(file_surveyauth_v1_survey_service, 1);
 
 /**
  * The parameters of spec 4.5, list.
@@ -484,7 +143,7 @@ export type ListSurveysRequest = Message<"surveyauth.v1.ListSurveysRequest"> & {
  * Use `create(ListSurveysRequestSchema)` to create a new message.
  */
 export const ListSurveysRequestSchema: GenMessage<ListSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 8);
+  messageDesc(file_surveyauth_v1_survey_service, 2);
 
 /**
  * A page of surveys.
@@ -519,7 +178,7 @@ export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> &
  * Use `create(ListSurveysResponseSchema)` to create a new message.
  */
 export const ListSurveysResponseSchema: GenMessage<ListSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 9);
+  messageDesc(file_surveyauth_v1_survey_service, 3);
 
 /**
  * Surveys to store.
@@ -547,7 +206,7 @@ export type ImportSurveysRequest = Message<"surveyauth.v1.ImportSurveysRequest">
  * Use `create(ImportSurveysRequestSchema)` to create a new message.
  */
 export const ImportSurveysRequestSchema: GenMessage<ImportSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 10);
+  messageDesc(file_surveyauth_v1_survey_service, 4);
 
 /**
  * What was stored.
@@ -568,7 +227,7 @@ export type ImportSurveysResponse = Message<"surveyauth.v1.ImportSurveysResponse
  * Use `create(ImportSurveysResponseSchema)` to create a new message.
  */
 export const ImportSurveysResponseSchema: GenMessage<ImportSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 11);
+  messageDesc(file_surveyauth_v1_survey_service, 5);
 
 /**
  * Which surveys.
@@ -589,7 +248,7 @@ export type DeleteSurveysRequest = Message<"surveyauth.v1.DeleteSurveysRequest">
  * Use `create(DeleteSurveysRequestSchema)` to create a new message.
  */
 export const DeleteSurveysRequestSchema: GenMessage<DeleteSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 12);
+  messageDesc(file_surveyauth_v1_survey_service, 6);
 
 /**
  * What was done.
@@ -610,7 +269,7 @@ export type DeleteSurveysResponse = Message<"surveyauth.v1.DeleteSurveysResponse
  * Use `create(DeleteSurveysResponseSchema)` to create a new message.
  */
 export const DeleteSurveysResponseSchema: GenMessage<DeleteSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 13);
+  messageDesc(file_surveyauth_v1_survey_service, 7);
 
 /**
  * Whose surveys.
@@ -652,7 +311,7 @@ export type ExportSurveysRequest = Message<"surveyauth.v1.ExportSurveysRequest">
  * Use `create(ExportSurveysRequestSchema)` to create a new message.
  */
 export const ExportSurveysRequestSchema: GenMessage<ExportSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 14);
+  messageDesc(file_surveyauth_v1_survey_service, 8);
 
 /**
  * A page of surveys.
@@ -680,7 +339,7 @@ export type ExportSurveysResponse = Message<"surveyauth.v1.ExportSurveysResponse
  * Use `create(ExportSurveysResponseSchema)` to create a new message.
  */
 export const ExportSurveysResponseSchema: GenMessage<ExportSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 15);
+  messageDesc(file_surveyauth_v1_survey_service, 9);
 
 /**
  * Which events.
@@ -722,7 +381,7 @@ export type ListSurveyEventsRequest = Message<"surveyauth.v1.ListSurveyEventsReq
  * Use `create(ListSurveyEventsRequestSchema)` to create a new message.
  */
 export const ListSurveyEventsRequestSchema: GenMessage<ListSurveyEventsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 16);
+  messageDesc(file_surveyauth_v1_survey_service, 10);
 
 /**
  * A page of events.
@@ -750,7 +409,7 @@ export type ListSurveyEventsResponse = Message<"surveyauth.v1.ListSurveyEventsRe
  * Use `create(ListSurveyEventsResponseSchema)` to create a new message.
  */
 export const ListSurveyEventsResponseSchema: GenMessage<ListSurveyEventsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 17);
+  messageDesc(file_surveyauth_v1_survey_service, 11);
 
 /**
  * Something that happened to a survey. Written in the transaction of the change.
@@ -827,7 +486,7 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
  * Use `create(SurveyEventSchema)` to create a new message.
  */
 export const SurveyEventSchema: GenMessage<SurveyEvent> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 18);
+  messageDesc(file_surveyauth_v1_survey_service, 12);
 
 /**
  * A survey and its owner.
@@ -855,124 +514,7 @@ export type OwnedSurvey = Message<"surveyauth.v1.OwnedSurvey"> & {
  * Use `create(OwnedSurveySchema)` to create a new message.
  */
 export const OwnedSurveySchema: GenMessage<OwnedSurvey> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 19);
-
-/**
- * Where a survey stands.
- *
- * @generated from enum surveyauth.v1.SurveyState
- */
-export enum SurveyState {
-  /**
-   * Never answered; an import stores it as a draft.
-   *
-   * @generated from enum value: SURVEY_STATE_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * Not published (0 in the gateway's JSON).
-   *
-   * @generated from enum value: SURVEY_STATE_DRAFT = 1;
-   */
-  DRAFT = 1,
-
-  /**
-   * Collecting answers (2).
-   *
-   * @generated from enum value: SURVEY_STATE_COLLECTING = 2;
-   */
-  COLLECTING = 2,
-
-  /**
-   * Paused (3).
-   *
-   * @generated from enum value: SURVEY_STATE_PAUSED = 3;
-   */
-  PAUSED = 3,
-}
-
-/**
- * Describes the enum surveyauth.v1.SurveyState.
- */
-export const SurveyStateSchema: GenEnum<SurveyState> = /*@__PURE__*/
-  enumDesc(file_surveyauth_v1_survey_service, 0);
-
-/**
- * What kind of survey it is.
- *
- * @generated from enum surveyauth.v1.SurveyScene
- */
-export enum SurveyScene {
-  /**
-   * Never answered; an import stores it as a survey.
-   *
-   * @generated from enum value: SURVEY_SCENE_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * Survey ("1" in the gateway's JSON).
-   *
-   * @generated from enum value: SURVEY_SCENE_SURVEY = 1;
-   */
-  SURVEY = 1,
-
-  /**
-   * Exam ("3").
-   *
-   * @generated from enum value: SURVEY_SCENE_EXAM = 3;
-   */
-  EXAM = 3,
-
-  /**
-   * Report ("4").
-   *
-   * @generated from enum value: SURVEY_SCENE_REPORT = 4;
-   */
-  REPORT = 4,
-
-  /**
-   * 360-degree feedback ("5").
-   *
-   * @generated from enum value: SURVEY_SCENE_FEEDBACK_360 = 5;
-   */
-  FEEDBACK_360 = 5,
-
-  /**
-   * Evaluation ("6").
-   *
-   * @generated from enum value: SURVEY_SCENE_EVALUATION = 6;
-   */
-  EVALUATION = 6,
-
-  /**
-   * Sign-up ("7").
-   *
-   * @generated from enum value: SURVEY_SCENE_SIGN_UP = 7;
-   */
-  SIGN_UP = 7,
-
-  /**
-   * Vote ("8").
-   *
-   * @generated from enum value: SURVEY_SCENE_VOTE = 8;
-   */
-  VOTE = 8,
-
-  /**
-   * Chain ("9").
-   *
-   * @generated from enum value: SURVEY_SCENE_CHAIN = 9;
-   */
-  CHAIN = 9,
-}
-
-/**
- * Describes the enum surveyauth.v1.SurveyScene.
- */
-export const SurveySceneSchema: GenEnum<SurveyScene> = /*@__PURE__*/
-  enumDesc(file_surveyauth_v1_survey_service, 1);
+  messageDesc(file_surveyauth_v1_survey_service, 13);
 
 /**
  * How much of each survey.
@@ -1006,7 +548,7 @@ export enum SurveyView {
  * Describes the enum surveyauth.v1.SurveyView.
  */
 export const SurveyViewSchema: GenEnum<SurveyView> = /*@__PURE__*/
-  enumDesc(file_surveyauth_v1_survey_service, 2);
+  enumDesc(file_surveyauth_v1_survey_service, 0);
 
 /**
  * Owns surveys. It verifies access tokens itself, by calling TokenService, so that every caller meets the same
