@@ -2,7 +2,7 @@
 
 Stubs, into a folder that is then on PYTHONPATH:
   python3 -m grpc_tools.protoc -I proto --python_out=stubs --grpc_python_out=stubs \
-    proto/buf/validate/validate.proto proto/surveyauth/v1/{app_face,token_service,survey_service}.proto
+    proto/buf/validate/validate.proto proto/surveyauth/v1/{app_face,token_service,survey,survey_service}.proto
 or, with Debian's protoc and plugin:
   npx buf build --path proto/surveyauth/v1 -o surveyauth.binpb
   protoc --descriptor_set_in=surveyauth.binpb --python_out=stubs --grpc_python_out=stubs \

@@ -52,7 +52,9 @@ function stubsForPython(plugin: string): void {
   const set = path.join(scratch, 'surveyauth.binpb')
   execFileSync('node_modules/.bin/buf', ['build', '--path', 'proto/surveyauth/v1', '-o', set], { stdio: 'pipe' })
   const out = [`--python_out=${scratch}`, `--grpc_python_out=${scratch}`, `--plugin=protoc-gen-grpc_python=${plugin}`]
-  const services = ['app_face', 'token_service', 'survey_service'].map((name) => `surveyauth/v1/${name}.proto`)
+  const services = ['app_face', 'token_service', 'survey', 'survey_service'].map(
+    (name) => `surveyauth/v1/${name}.proto`,
+  )
   const files = ['buf/validate/validate.proto', ...services]
   execFileSync('protoc', [`--descriptor_set_in=${set}`, ...out, ...files], { stdio: 'pipe' })
 }
