@@ -5,6 +5,7 @@ import type { Rounds } from '../../services/storage/rounds.js'
 import { startJanitor as startSurveyJanitor } from '../../services/survey/janitor.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { startJanitor } from '../../services/token/janitor.js'
+import type { TimeFloor } from '../../services/token/password/time-floor.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { Removed, TokenStore } from '../../services/token/store/token-store.js'
@@ -46,7 +47,7 @@ const stores = {
   },
 }
 
-const NO_FLOOR = { since: async () => undefined, measure: async () => undefined }
+const NO_FLOOR: TimeFloor = { kept: (_, attempt) => attempt(), measure: async () => undefined }
 
 function janitorOf(store: TokenStore, errors: unknown[]): Rounds<Removed> {
   const janitor = startJanitor({

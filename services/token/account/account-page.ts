@@ -103,7 +103,7 @@ export function endSessions(deps: TokenDeps) {
 export function changePassword(deps: TokenDeps) {
   return async ({ sessionToken, currentPassword, newPassword, source }: ChangePasswordRequest, call: Call) => {
     const { username, userId, sessionHash } = await requireSession(deps, sessionToken)
-    await byPassword(deps, { username, password: currentPassword, source }, async ({ passwordHash }, hashing) => {
+    await byPassword(deps, { username, password: currentPassword, source }, call, async ({ passwordHash }, hashing) => {
       const newPasswordHash = await hashing.hash(newPassword)
       const change = { userId, passwordHash, newPasswordHash, sessionHash }
       return (await deps.store.changePassword(change, deps.now(), causedBy('user', call))) || undefined

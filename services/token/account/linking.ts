@@ -18,7 +18,7 @@ export function beginLink(deps: TokenDeps) {
     const session = await requireSession(deps, request.sessionToken)
     const provider = deps.signInMethods.providers.get(request.provider)
     if (!provider) throw new ServiceError(ErrorReason.NOT_FOUND, 'nobody signs in there')
-    if (!hasJustBegun(session, deps.now())) await requirePassword(deps, session.username, request)
+    if (!hasJustBegun(session, deps.now())) await requirePassword(deps, session.username, request, call)
     const asked = { ...request, reauthenticate: false, selectAccount: true }
     const signIn = { ...asked, linkTo: session.userId, appid: '', redirectUri: '' }
     const challenge = await begin(deps, signIn, call)
@@ -30,9 +30,10 @@ async function requirePassword(
   deps: TokenDeps,
   username: string,
   { password, source }: Pick<BeginLinkRequest, 'password' | 'source'>,
+  call: Call,
 ): Promise<void> {
   if (password === '') throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'the session began too long ago')
-  await byPassword(deps, { username, password, source }, async () => true)
+  await byPassword(deps, { username, password, source }, call, async () => true)
 }
 
 export function unlink(deps: TokenDeps) {

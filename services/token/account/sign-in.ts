@@ -13,7 +13,7 @@ import type { UserRow } from '../store/token-store.js'
 /** Unknown user, disabled user, user without a password and wrong password get the same answer after the same time. */
 export function signIn(deps: TokenDeps) {
   return (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> =>
-    byPassword(deps, request, async (user, hashing) => {
+    byPassword(deps, request, call, async (user, hashing) => {
       const isOwn = deps.passwords.isOwn(user.passwordHash)
       const newPasswordHash = isOwn ? undefined : await hashing.hash(request.password)
       return startSession(deps, { ...user, newPasswordHash }, request, call)
@@ -27,19 +27,21 @@ export function signIn(deps: TokenDeps) {
 export async function byPassword<T>(
   deps: TokenDeps,
   { username, password, source }: Pick<SignInRequest, 'username' | 'password' | 'source'>,
+  { deadlineMs: dueAt, signal }: Call,
   then: (user: UserRow, hashing: Hashing) => Promise<T | undefined>,
 ): Promise<T> {
   if (!deps.signInMethods.password)
     throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'nobody signs in by password here')
-  const startedAt = performance.now()
-  const answer = await deps.passwords.inQueue((hashing) =>
-    deps.signInLimiter.counted(username, source, async () => {
-      const user = await deps.store.findUser(username)
-      const isRight = await hashing.compare(user?.passwordHash || undefined, password)
-      return user && isRight ? then(user, hashing) : undefined
-    }),
+  const timed = { source, comparisons: comparisonsOf(password), dueAt, signal }
+  const answer = await deps.timeFloor.kept(timed, () =>
+    deps.passwords.inQueue((hashing) =>
+      deps.signInLimiter.counted(username, source, async () => {
+        const user = await deps.store.findUser(username)
+        const isRight = await hashing.compare(user?.passwordHash || undefined, password)
+        return user && isRight ? then(user, hashing) : undefined
+      }),
+    ),
   )
-  await deps.timeFloor.since(startedAt, comparisonsOf(password))
   if (answer === undefined) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
   return answer
 }
