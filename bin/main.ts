@@ -1,6 +1,5 @@
 // The command line. bin/ is where everything meets: the only place that knows both gateway/ and services/, reads the
 // environment, and passes in the real clock and randomness. Nothing imports it.
-import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { addAppCommands } from './commands/app.js'
 import { addAuditCommands } from './commands/audit.js'
@@ -18,7 +17,7 @@ import { addUserCommands } from './commands/user.js'
 import { errorCode, isOfSystem } from './error-code.js'
 import { CommandError, EXIT, report } from './exit.js'
 import { harmlessLines } from './output.js'
-import { packageFile } from './package-root.js'
+import { packageVersion } from './package-root.js'
 
 /** Runs one command line. Ends the process only on a defect; otherwise sets the exit code and lets it run out. */
 export async function main(argv: string[]): Promise<void> {
@@ -41,7 +40,7 @@ Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 6
 export function createProgram(): Command {
   const program = new Command('survey-auth')
     .description('web authorization for survey data')
-    .version(version(), '--version', 'print the version')
+    .version(packageVersion(), '--version', 'print the version')
     .helpOption('-h, --help', 'show help')
     .hook('preAction', (_, command) => {
       requireWorkingDirectory()
@@ -87,11 +86,6 @@ function requireWorkingDirectory(): void {
     const text = `the working directory cannot be used (${errorCode(error, 'unknown')})`
     throw new CommandError(text, EXIT.unavailable, 'go to another one: cd /')
   }
-}
-
-function version(): string {
-  const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
-  return version
 }
 
 /** `survey-auth audit list | head` is not a failure; a full disk is one, but not a defect. */

@@ -4,6 +4,7 @@ import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { LimitService } from '../gen/surveyauth/internal/v1/limit_service_pb.js'
+import { SurveyProvider } from '../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
@@ -52,6 +53,11 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'SurveyService.DeleteSurveys': ['survey_writer', 'operator'],
   'SurveyService.ExportSurveys': ['survey_writer', 'operator'],
   'SurveyService.ListSurveyEvents': ['operator'],
+  'SurveyProvider.GetProviderInfo': ['survey', 'operator'],
+  'SurveyProvider.ListSurveys': ['survey', 'operator'],
+  'SurveyProvider.GetSurvey': ['survey', 'operator'],
+  'SurveyProvider.ListAnswers': ['survey', 'operator'],
+  'SurveyProvider.GetAnswer': ['survey', 'operator'],
 }
 const OPERATOR_ONLY: readonly Caller[] = ['operator']
 /** Of AdminService: what a platform does about its own users. */
@@ -82,6 +88,7 @@ const methods: readonly DescMethod[] = [
   SignInService,
   LimitService,
   SurveyService,
+  SurveyProvider,
 ].flatMap((service) => service.methods)
 const matrix = CALLERS.flatMap((caller) =>
   methods.map((method) => ({
@@ -190,11 +197,11 @@ describe('the role of a certificate', () => {
 })
 
 /** What only our own processes call is not in docs/rpc.md. */
-const forOthers = methods.filter((method) => method.parent.typeName.startsWith('surveyauth.v1.'))
+const forOthers = methods.filter((method) => !method.parent.typeName.startsWith('surveyauth.internal.'))
 
 test('docs/rpc.md has a row for every RPC, with its callers', () => {
   const text = readFileSync(new URL('../docs/rpc.md', import.meta.url), 'utf8')
-  const rows = [...text.matchAll(/^\| (\w+Service\.\w+) +\| ([^|]*?) *\|/gm)]
+  const rows = [...text.matchAll(/^\| ((?:\w+Service|SurveyProvider)\.\w+) +\| ([^|]*?) *\|/gm)]
   const documented = new Map(rows.map(([, name = '', callers = '']) => [name, callers.split(/,\s*/)]))
   for (const method of forOthers) {
     const name = `${method.parent.name}.${method.name}`
@@ -216,7 +223,7 @@ test('no RPC is without side effects: Connect would serve it by GET, with its se
 
 test('docs/rpc.md and the protos agree on which RPCs may be retried', () => {
   const text = readFileSync(new URL('../docs/rpc.md', import.meta.url), 'utf8')
-  const rows = [...text.matchAll(/^\| (\w+Service\.\w+) +\|[^|]*\|[^|]*\| ([^|]*?) *\|$/gm)]
+  const rows = [...text.matchAll(/^\| ((?:\w+Service|SurveyProvider)\.\w+) +\|[^|]*\|[^|]*\| ([^|]*?) *\|$/gm)]
   const documented = new Map(rows.map(([, name = '', retry = '']) => [name, /^yes$|^yes: one request_id/.test(retry)]))
   for (const method of forOthers) {
     const name = `${method.parent.name}.${method.name}`

@@ -1,5 +1,6 @@
 // Where everything in a process reports what happened: the log, the metrics and the traces.
 import type { GatewayOptions } from '../../gateway/app.js'
+import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
@@ -108,5 +109,5 @@ function tellOfOutages(log: Log): DispatcherOptions['onUnavailable'] {
 
 /** Which database a service uses. */
 export function storeOf(service: string): 'token' | 'survey' {
-  return service === SurveyService.typeName ? 'survey' : 'token'
+  return service === SurveyService.typeName || service === SurveyProvider.typeName ? 'survey' : 'token'
 }

@@ -1,11 +1,14 @@
 // SurveyService in this process, with its database and its janitor.
 import type { Client } from '@connectrpc/connect'
+import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startJanitor } from '../../services/survey/janitor.js'
+import { createProviderHandlers } from '../../services/survey/provider-service.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
+import { packageVersion } from '../package-root.js'
 import type { Observers } from './observers.js'
 import { absentUnless, begun, janitorTimes, type StorePart } from './part.js'
 import { openSurveyStore } from './stores.js'
@@ -20,7 +23,9 @@ export async function openSurveyPart(
   observers: Observers,
 ): Promise<StorePart> {
   const store = await openSurveyStore(config, observers.onCommit)
-  dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
+  dispatcher
+    .register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
+    .register(SurveyProvider, createProviderHandlers({ store }, packageVersion()))
   return {
     startJanitor: () => {
       const observer = observers.janitor('survey')

@@ -1,6 +1,7 @@
 // Who may call what. One table, default deny; a test walks every caller through every method.
 import type { DescMethod } from '@bufbuild/protobuf'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
+import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SignInService } from '../../gen/surveyauth/v1/sign_in_service_pb.js'
@@ -92,6 +93,15 @@ const survey: Row<typeof SurveyService> = {
   listSurveyEvents: ['operator'],
 }
 
+/** What we call at a platform's provider, we serve to ourselves, and to operators who want to know how ours answers. */
+const provider: Row<typeof SurveyProvider> = {
+  getProviderInfo: ['survey', 'operator'],
+  listSurveys: ['survey', 'operator'],
+  getSurvey: ['survey', 'operator'],
+  listAnswers: ['survey', 'operator'],
+  getAnswer: ['survey', 'operator'],
+}
+
 const table: Record<string, Record<string, readonly Caller[]>> = {
   [TokenService.typeName]: token,
   [AccountService.typeName]: account,
@@ -99,6 +109,7 @@ const table: Record<string, Record<string, readonly Caller[]>> = {
   [SignInService.typeName]: signIn,
   [LimitService.typeName]: limit,
   [SurveyService.typeName]: survey,
+  [SurveyProvider.typeName]: provider,
 }
 
 /** Whether the table allows it; a method without a row is denied. */

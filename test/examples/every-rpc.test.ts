@@ -6,6 +6,7 @@ import type { DescMethod } from '@bufbuild/protobuf'
 import * as grpc from '@grpc/grpc-js'
 import { expect, test } from 'vitest'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
+import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SignInService } from '../../gen/surveyauth/v1/sign_in_service_pb.js'
@@ -14,7 +15,15 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { pathOf } from '../../services/rpc/dispatcher.js'
 import { startProcess } from '../harness/process.js'
 
-const services = [TokenService, AccountService, AdminService, SignInService, LimitService, SurveyService]
+const services = [
+  TokenService,
+  AccountService,
+  AdminService,
+  SignInService,
+  LimitService,
+  SurveyService,
+  SurveyProvider,
+]
 const paths = services.flatMap(({ methods }): DescMethod[] => methods).map(pathOf)
 
 /** Status of each RPC by its path, as gRPC names it: `OK`, `INVALID_ARGUMENT`. */

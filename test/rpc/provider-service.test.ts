@@ -1,0 +1,96 @@
+// SurveyProvider as our own store answers it.
+import { Code, ConnectError } from '@connectrpc/connect'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import { SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { mayCall } from '../../services/rpc/callers.js'
+import { clientOf, createDirectDoor } from '../../services/rpc/client.js'
+import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { createProviderHandlers } from '../../services/survey/provider-service.js'
+import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import { createSurveyHandlers } from '../../services/survey/survey-service.js'
+
+const store = openSqliteSurveyStore({ file: ':memory:' })
+const dispatcher = new Dispatcher({ mayCall, onCall: () => {}, onUnexpected: () => {} })
+const token = clientOf(TokenService, createDirectDoor(dispatcher, 'survey'))
+dispatcher
+  .register(SurveyService, createSurveyHandlers({ store, token, now: Date.now }))
+  .register(SurveyProvider, createProviderHandlers({ store }, '1.2.3'))
+const provider = clientOf(SurveyProvider, createDirectDoor(dispatcher, 'survey'))
+const survey = clientOf(SurveyService, createDirectDoor(dispatcher, 'operator'))
+
+beforeAll(async () => {
+  const titled = (ids: readonly number[]) => ids.map((id) => ({ id: BigInt(id), title: `No. ${id}` }))
+  await survey.importSurveys({ ownerUserId: 'user_ann', surveys: titled([5, 3, 9, 7]) })
+  await survey.importSurveys({ ownerUserId: 'user_bob', surveys: titled([4]) })
+  await survey.deleteSurveys({ surveyIds: [9n] })
+  return () => store.close()
+})
+
+const ann = { userId: 'user_ann', externalId: 'ann@platform' }
+
+async function codeOf(answer: Promise<unknown>): Promise<Code | undefined> {
+  return answer.then(
+    () => undefined,
+    (error: unknown) => ConnectError.from(error).code,
+  )
+}
+
+describe('our own provider', () => {
+  test('says what it is, and claims no capability', async () => {
+    expect(await provider.getProviderInfo({})).toMatchObject({
+      name: 'survey-auth',
+      version: '1.2.3',
+      capabilities: [],
+    })
+  })
+
+  test('lists what an owner has, ascending and in parts, each with its owner', async () => {
+    const part = async (offset: number, limit: number) => {
+      const { surveys, totalSize } = await provider.listSurveys({ owner: ann, offset: BigInt(offset), limit })
+      return { ids: surveys.map((one) => Number(one.survey?.id)), totalSize, owners: surveys.map((one) => one.owner) }
+    }
+    const owner = { userId: 'user_ann', externalId: '' }
+    expect(await part(0, 2)).toMatchObject({ ids: [3, 5], totalSize: 3n, owners: [owner, owner] })
+    expect(await part(2, 2)).toMatchObject({ ids: [7], totalSize: 3n })
+    expect(await part(3, 100)).toMatchObject({ ids: [], totalSize: 3n })
+  })
+
+  test('answers a survey in full, with its owner', async () => {
+    const { survey, owner } = await provider.getSurvey({ owner: ann, surveyId: 5n })
+    expect(survey).toMatchObject({ id: 5n, title: 'No. 5', state: SurveyState.DRAFT })
+    expect(owner).toMatchObject({ userId: 'user_ann', externalId: '' })
+  })
+
+  test.each([
+    ['of somebody else', ann, 4n],
+    ['that was deleted', ann, 9n],
+    ['that never was', ann, 1000n],
+    ['of an owner known by external_id alone', { externalId: 'ann@platform' }, 5n],
+    ['of nobody', {}, 9n],
+  ])('does not find a survey %s', async (_, owner, surveyId) => {
+    expect(await codeOf(provider.getSurvey({ owner, surveyId }))).toBe(Code.NotFound)
+  })
+
+  test.each([
+    ['an owner it does not know', { userId: 'user_eve' }],
+    ['an owner known by external_id alone', { externalId: 'ann@platform' }],
+    ['nobody, to whom deleted surveys belong', {}],
+  ])('has no surveys of %s', async (_, owner) => {
+    expect(await provider.listSurveys({ owner, limit: 100 })).toMatchObject({ surveys: [], totalSize: 0n })
+  })
+
+  test('refuses what is out of bounds', async () => {
+    expect(await codeOf(provider.listSurveys({ limit: 1 }))).toBe(Code.InvalidArgument)
+    expect(await codeOf(provider.listSurveys({ owner: ann, limit: 0 }))).toBe(Code.InvalidArgument)
+    expect(await codeOf(provider.listSurveys({ owner: ann, limit: 101 }))).toBe(Code.InvalidArgument)
+    expect(await codeOf(provider.getSurvey({ owner: ann }))).toBe(Code.InvalidArgument)
+  })
+
+  test('does not serve answers, which it does not claim', async () => {
+    expect(await codeOf(provider.listAnswers({ owner: ann, surveyId: 5n, limit: 1 }))).toBe(Code.Unimplemented)
+    expect(await codeOf(provider.getAnswer({ owner: ann, surveyId: 5n, answerId: 1n }))).toBe(Code.Unimplemented)
+  })
+})
