@@ -41,6 +41,7 @@ export const problemKinds = {
   invalid_refresh_token: kind('PermissionDenied', 401, 'reauthorize'),
   invalid_token: kind('PermissionDenied', 401, 'refresh'),
   claim_error: kind('PermissionDenied', 403, 'fix_request', FOR_KNOWN_APP),
+  answers_not_granted: kind('PermissionDenied', 403, 'reauthorize', FOR_KNOWN_APP),
   survey_not_found: kind('NotFound', 404, 'fix_request', FOR_KNOWN_APP),
   request_rate_limited: kind('ResourceExhausted', 429, 'retry'),
   no_route: kind('NoRoute', 404, 'fix_request'),
@@ -91,6 +92,7 @@ const typesByReason: Record<ErrorReason, ProblemType> = {
   [ErrorReason.USER_DISABLED]: 'internal_server_error',
   [ErrorReason.PROVIDER_UNAVAILABLE]: 'provider_unavailable',
   [ErrorReason.PROVIDER_MISCONFIGURED]: 'provider_misconfigured',
+  [ErrorReason.ANSWERS_NOT_GRANTED]: 'answers_not_granted',
 }
 
 /** What is malformed about the parameters of a query or a form, for pages, which say it in their own language. */

@@ -32,6 +32,7 @@ const codes: Record<Exclude<ErrorReason, ErrorReason.UNSPECIFIED>, Code> = {
   [ErrorReason.USER_DISABLED]: Code.PermissionDenied,
   [ErrorReason.PROVIDER_UNAVAILABLE]: Code.Unavailable,
   [ErrorReason.PROVIDER_MISCONFIGURED]: Code.FailedPrecondition,
+  [ErrorReason.ANSWERS_NOT_GRANTED]: Code.PermissionDenied,
 }
 
 export type Reason = keyof typeof codes

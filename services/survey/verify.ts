@@ -1,6 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type { VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { Permission, type VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { headersBecauseOf } from '../rpc/client.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { reasonIn, ServiceError } from '../rpc/service-error.js'
@@ -18,6 +18,7 @@ const passedOn: ReadonlySet<ErrorReason> = new Set([
   ErrorReason.INVALID_APPID,
   ErrorReason.INVALID_TOKEN,
   ErrorReason.CLAIM_ERROR,
+  ErrorReason.ANSWERS_NOT_GRANTED,
 ])
 
 const unreachable: ReadonlySet<Code> = new Set([
@@ -27,12 +28,20 @@ const unreachable: ReadonlySet<Code> = new Set([
   Code.ResourceExhausted,
 ])
 
-/** Whose token it is, according to TokenService. @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, UNAVAILABLE */
-export async function verify(deps: SurveyDeps, presented: Presented, call: Call): Promise<VerifyAccessTokenResponse> {
+/**
+ * Whose token it is, and that it permits this, according to TokenService.
+ * @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, ANSWERS_NOT_GRANTED, UNAVAILABLE
+ */
+export async function verify(
+  deps: SurveyDeps,
+  presented: Presented,
+  call: Call,
+  permission = Permission.UNSPECIFIED,
+): Promise<VerifyAccessTokenResponse> {
   const { appid, accessToken, openid } = presented
   try {
     return await deps.token.verifyAccessToken(
-      { $typeName: 'surveyauth.v1.VerifyAccessTokenRequest', appid, accessToken, openid },
+      { $typeName: 'surveyauth.v1.VerifyAccessTokenRequest', appid, accessToken, openid, permission },
       { headers: headersBecauseOf(call) },
     )
   } catch (error) {

@@ -556,6 +556,7 @@ describe('failures of services', () => {
     [ErrorReason.INVALID_REFRESH_TOKEN, Code.PermissionDenied, 401, 'PermissionDenied', 'invalid_refresh_token'],
     [ErrorReason.INVALID_TOKEN, Code.PermissionDenied, 401, 'PermissionDenied', 'invalid_token'],
     [ErrorReason.CLAIM_ERROR, Code.PermissionDenied, 403, 'PermissionDenied', 'claim_error'],
+    [ErrorReason.ANSWERS_NOT_GRANTED, Code.PermissionDenied, 403, 'PermissionDenied', 'answers_not_granted'],
     [ErrorReason.SURVEY_NOT_FOUND, Code.NotFound, 404, 'NotFound', 'survey_not_found'],
     [ErrorReason.RATE_LIMITED, Code.ResourceExhausted, 429, 'ResourceExhausted', 'request_rate_limited'],
     [ErrorReason.UNAVAILABLE, Code.Unavailable, 503, 'RemoteServerError', 'remote_server_error'],

@@ -15,6 +15,7 @@ export const ERRORS = {
   invalid_refresh_token: { code: 'PermissionDenied', status: 401, action: 'reauthorize' },
   invalid_token: { code: 'PermissionDenied', status: 401, action: 'refresh' },
   claim_error: { code: 'PermissionDenied', status: 403, action: 'fix_request' },
+  answers_not_granted: { code: 'PermissionDenied', status: 403, action: 'reauthorize' },
   survey_not_found: { code: 'NotFound', status: 404, action: 'fix_request' },
   request_rate_limited: { code: 'ResourceExhausted', status: 429, action: 'retry' },
   no_route: { code: 'NoRoute', status: 404, action: 'fix_request' },
