@@ -22,7 +22,9 @@ import { ACCOUNT_PATH, APPS_PATH, goalHref, openVisit, redirectWith, type Visit 
 export interface Elsewhere {
   readonly provider: string
   /** Whether the person wants to choose another account there. */
-  readonly selectAccount: boolean
+  readonly selectAccount?: boolean | undefined
+  /** Whether the person wants to prove anew who they are. */
+  readonly reauthenticate?: boolean | undefined
 }
 
 const RETURN_PATH = '/connect/sign-in/return'
@@ -48,11 +50,11 @@ export function onlyWay({ password, platform, providers }: ListSignInMethodsResp
 export async function leaveFor(
   visit: Visit,
   asked: AuthorizationRequest | undefined,
-  { provider, selectAccount }: Elsewhere,
+  { provider, selectAccount = false, reauthenticate = false }: Elsewhere,
   setCookies: readonly string[] = visit.setCookies,
 ): Promise<Answer> {
   const { deps, request } = visit
-  const signIn = { ...(asked && { appid: asked.appid, redirectUri: asked.redirectUri }), selectAccount }
+  const signIn = { ...(asked && { appid: asked.appid, redirectUri: asked.redirectUri }), selectAccount, reauthenticate }
   return leave(visit, provider, goalHref(visit, asked), async (where) => {
     const { redirectTo: address } = await deps.account.beginSignIn({ ...signIn, ...where }, request.rpc)
     return redirectTo(address, { outcome: 'sign_in_elsewhere', setCookies, ...appOf(asked) })

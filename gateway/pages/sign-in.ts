@@ -14,7 +14,7 @@ import { answerForm, csrfField, isOfLostKey, requireForm } from './forms.js'
 import { isOfSignIn, type Notice, type SignInNotice } from './notice.js'
 import { leaveFor, onlyWay } from './sign-in-elsewhere.js'
 import { fill } from './texts.js'
-import { type Message, type Rendered, redirectTo, renderPage } from './view.js'
+import { type ButtonView, type Message, type Rendered, redirectTo, renderPage } from './view.js'
 import { chosenLanguage, goalHref, isProblem, labelOf, redirectWith, type Visit, withGoal } from './visit.js'
 
 /** Where a sign-in leads: the authorization it interrupts, with its checked app; undefined for the connected apps. */
@@ -32,7 +32,7 @@ export async function signInPage(visit: Visit, goal: SignInGoal | undefined): Pr
   const methods = await deps.account.listSignInMethods({}, request.rpc)
   const notice = isOfSignIn(visit.notice) ? visit.notice : undefined
   const provider = onlyWay(methods)
-  if (provider !== undefined && !notice) return leaveFor(visit, goal?.asked, { provider, selectAccount: false })
+  if (provider !== undefined && !notice) return leaveFor(visit, goal?.asked, { provider })
   const message = notice && messageOf(notice, visit)
   const username = isSignOut(notice) ? '' : (notice?.detail ?? '')
   return renderSignIn(visit, goal, methods, username, message, { status: 200, outcome: 'sign_in' })
@@ -85,26 +85,32 @@ function renderSignIn(
       username,
       message,
       form: methods.password ? signInForm : undefined,
-      elsewhere: buttonsOf(visit, methods, isSignOut(visit.notice)).map(({ label, fields }) => ({
-        label,
-        form: { action: withGoal(visit, BEGIN_PATH, goal?.asked), hidden: [...fields, ...signInForm.hidden] },
-      })),
+      elsewhere: waysElsewhere(visit, methods, goal?.asked, isSignOut(visit.notice) ? 'select_account' : undefined),
     },
     { ...rendered, setCookies, ...appOf(goal?.asked) },
   )
 }
 
-/** The ways to sign in elsewhere, each with what its form sends. Who has just signed out wants to choose an account. */
-function buttonsOf(visit: Visit, { platform, providers }: ListSignInMethodsResponse, selectAccount: boolean) {
+/** Of the person who signs in elsewhere: another account, or to prove anew who they are. */
+const WISHES = ['select_account', 'reauthenticate'] as const
+
+/** A button for each way to sign in elsewhere, with what it asks for there. */
+export function waysElsewhere(
+  visit: Visit,
+  { platform, providers }: Pick<ListSignInMethodsResponse, 'platform' | 'providers'>,
+  asked: AuthorizationRequest | undefined,
+  wish: (typeof WISHES)[number] | undefined,
+): ButtonView[] {
   const { t } = visit
   const named = providers.map((at) => {
     return { provider: at.provider, label: fill(t.signIn.with, { place: labelOf(visit, at) }) }
   })
   const all = [...(platform ? [{ provider: '', label: t.signIn.atPlatform }] : []), ...named]
-  return all.map(({ provider, label }) => ({
-    label,
-    fields: [{ name: 'provider', value: provider }, ...(selectAccount ? [{ name: 'select_account', value: '1' }] : [])],
-  }))
+  const wished = wish ? [{ name: wish, value: '1' }] : []
+  return all.map(({ provider, label }) => {
+    const hidden = [{ name: 'provider', value: provider }, ...wished, csrfField(visit, signInUse(asked))]
+    return { label, form: { action: withGoal(visit, BEGIN_PATH, asked), hidden } }
+  })
 }
 
 export const SIGN_IN_PATH = '/connect/sign-in'
@@ -119,8 +125,8 @@ function beginElsewhere(request: GatewayRequest, deps: GatewayDeps): Promise<Ans
   return answerForm(request, deps, async (visit, form, asked) => {
     const refusal = refusalOf(visit, form, asked)
     if (refusal) return refusal
-    const provider = form.optional('provider', 32)
-    return leaveFor(visit, asked, { provider, selectAccount: form.optional('select_account', 1) === '1' })
+    const [selectAccount, reauthenticate] = WISHES.map((wish) => form.optional(wish, 1) === '1')
+    return leaveFor(visit, asked, { provider: form.optional('provider', 32), selectAccount, reauthenticate })
   })
 }
 

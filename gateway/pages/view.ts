@@ -16,7 +16,7 @@ export interface Views {
     readonly message: Message | undefined
     /** For username and password; undefined when nobody signs in so. */
     readonly form: FormView | undefined
-    readonly elsewhere: readonly { readonly label: string; readonly form: FormView }[]
+    readonly elsewhere: readonly ButtonView[]
   }
   authorization: AccountView & {
     readonly appName: string
@@ -50,7 +50,9 @@ export interface Views {
       readonly since: DisplayTime
       readonly unlink: FormView | undefined
     }[]
-    readonly linkable: readonly { readonly label: string; readonly form: FormView }[]
+    readonly linkable: readonly ButtonView[]
+    /** Sign in anew, for somebody who must before linking. */
+    readonly signInAgain: readonly ButtonView[]
     /** What linking needs besides. */
     readonly proof: 'none' | 'password' | 'sign-in'
     readonly sessions: readonly SessionView[]
@@ -103,6 +105,12 @@ export interface SessionView {
 export interface FormView {
   readonly action: string
   readonly hidden: readonly HiddenField[]
+}
+
+/** A form that is one button. */
+export interface ButtonView {
+  readonly label: string
+  readonly form: FormView
 }
 
 export interface HiddenField {

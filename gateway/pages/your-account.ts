@@ -4,6 +4,7 @@ import type {
   GetAccountResponse,
   ListSignInMethodsResponse,
   Session,
+  SignInProvider,
   SignInWay,
 } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { toProblem } from '../errors.js'
@@ -16,7 +17,7 @@ import { displayTime, displayUser, displayWait } from './display.js'
 import { guarded } from './failures.js'
 import { answerForm, csrfField, requireForm } from './forms.js'
 import { type AccountNotice, isOfAccount } from './notice.js'
-import { signInAgain, signInPage } from './sign-in.js'
+import { signInAgain, signInPage, waysElsewhere } from './sign-in.js'
 import { leaveToLink } from './sign-in-elsewhere.js'
 import { SIGN_OUT_PATH, signOutUse } from './sign-out.js'
 import { fill } from './texts.js'
@@ -128,12 +129,19 @@ function accountPage(visit: Visit, account: GetAccountResponse, { providers }: L
         label: fill(t.account.link, { place: labelOf(visit, provider) }),
         form: formOf(visit, 'link', [provider.provider]),
       })),
+      signInAgain: waysElsewhere(visit, waysOf(account, providers), undefined, 'reauthenticate'),
       proof: justBegan ? 'none' : hasPassword ? 'password' : 'sign-in',
       sessions: sessions.map((session) => sessionView(visit, session)),
       endOthers: sessions.length > 1 ? formOf(visit, 'end_sessions', ['']) : undefined,
     },
     { status: 200, outcome: 'account', setCookies, headers: { 'cross-origin-opener-policy': 'same-origin' } },
   )
+}
+
+/** Where the user can sign in elsewhere, as far as the account tells. */
+function waysOf({ way, identities }: GetAccountResponse, providers: readonly SignInProvider[]) {
+  const isLinked = ({ provider }: SignInProvider) => identities.some((of) => of.provider?.provider === provider)
+  return { platform: way !== undefined && !way.password && !way.provider, providers: providers.filter(isLinked) }
 }
 
 function sessionView(visit: Visit, session: Session): SessionView {

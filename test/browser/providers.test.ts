@@ -1,10 +1,12 @@
 // Sign-ins at an OpenID Provider as people go through them: in Chromium, on pages of another origin.
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { authorizePath, type TestApp, tokensOf, type Verbs } from '../harness/verbs.js'
-import { openService } from '../harness.js'
+import { openService, type ServiceOptions } from '../harness.js'
 import { openProvider, type TestProvider, writeProvidersFile } from '../oidc/start-provider.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 import { type Callback, startCallback } from './callback.js'
 import { chromiumPath, launchChromium, openPage } from './chromium.js'
 
@@ -31,12 +33,16 @@ describe.skipIf(chromiumPath === undefined)('sign-ins at a provider in Chromium'
   })
 
   /** With one app. */
-  async function place(env: Readonly<Record<string, string>> = {}) {
-    const { file, remove } = writeProvidersFile({ corp: provider }, { switch_account_prompt: 'login' })
-    const service = await openService({ env: { OIDC_PROVIDERS_FILE: file, ...env } })
+  async function place(
+    env: Readonly<Record<string, string>> = {},
+    { ids = ['corp'], ...options }: { ids?: string[] } & Pick<ServiceOptions, 'place'> = {},
+  ) {
+    const listed = Object.fromEntries(ids.map((id) => [id, provider]))
+    const { file, remove } = writeProvidersFile(listed, { switch_account_prompt: 'login' })
+    const service = await openService({ env: { OIDC_PROVIDERS_FILE: file, ...env }, ...options })
     remove()
     closing.push(() => service.backend.close())
-    await provider.register(service.url, 'corp')
+    for (const id of ids) await provider.register(service.url, id)
     return { service, app: await service.createApp({ name: 'Chart Maker', redirectUri: callback.redirectUri }) }
   }
 
@@ -84,6 +90,39 @@ describe.skipIf(chromiumPath === undefined)('sign-ins at a provider in Chromium'
     await page.getByText('Ben').waitFor()
     expect((await confirm(page)).get('state')).toBe('first')
   })
+
+  test.each([
+    {
+      javaScriptEnabled: true,
+      locale: 'en',
+      signInWith: 'Sign in with Provider corp',
+      connect: 'Connect Provider home',
+    },
+    { javaScriptEnabled: false, locale: 'zh-CN', signInWith: '使用Provider corp登录', connect: '关联Provider home' },
+  ])(
+    'a user without a password, whose sign-in is not of the last 5 minutes, signs in anew and goes on to link, with JavaScript: $javaScriptEnabled',
+    async ({ javaScriptEnabled, locale, signInWith, connect }) => {
+      const clock = new Clock()
+      clock.set({ ms: Date.now() - clock.now(), minutes: -6 }) // the provider says by its own when somebody signed in
+      const { service } = await place({}, { ids: ['corp', 'home'], place: { dataDir: temporaryDirectory(), clock } })
+      const { page } = await openPage(browser, { javaScriptEnabled, locale })
+      const button = (name: string) => page.getByRole('button', { name })
+      await page.goto(`${service.url}/connect/account`)
+      await button(signInWith).click()
+      await signInThere(page, 'ben')
+      await button(connect).waitFor()
+      clock.advance({ minutes: 6 })
+      await page.reload()
+      expect(await button(connect).count()).toBe(0)
+      await button(signInWith).click()
+      await signInThere(page, 'ben')
+      expect(page.url()).toBe(`${service.url}/connect/account`)
+      await button(connect).click()
+      await signInThere(page, 'ben')
+      await page.getByRole('status').waitFor()
+      expect(await button(connect).count()).toBe(0)
+    },
+  )
 
   test('giving up there tells the app, as refusing access does', async () => {
     const { service, app } = await place()
