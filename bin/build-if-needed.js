@@ -31,6 +31,7 @@ export function buildIfNeeded() {
       stdio: ['ignore', 2, 2],
     })
     if (status !== 0) return false
+    writeFileSync(path.join(fresh, '.commit'), `${commit()}\n`)
     const mark = path.join(fresh, '.built')
     writeFileSync(mark, '')
     utimesSync(mark, startedAt, startedAt) // what changed while it compiled is newer
@@ -41,6 +42,17 @@ export function buildIfNeeded() {
   if (isBuilt) return
   process.stderr.write('survey-auth: compiling failed; after an update, run npm ci first\n')
   process.exit(1)
+}
+
+/** Of the sources: what SOURCE_COMMIT says, where an image is built without .git, or else git. */
+function commit() {
+  const git = (...args) => spawnSync('git', args, { cwd: root, encoding: 'utf8' })
+  const { SOURCE_COMMIT } = process.env
+  if (SOURCE_COMMIT) return SOURCE_COMMIT
+  const head = git('rev-parse', '--short=12', 'HEAD')
+  if (head.status !== 0) return 'unknown'
+  const isClean = git('diff', '--quiet', 'HEAD', '--', ...sources, 'package.json').status === 0
+  return `${head.stdout.trim()}${isClean ? '' : '-dirty'}`
 }
 
 function isCurrent() {

@@ -1,6 +1,7 @@
 // The command line. bin/ is where everything meets: the only place that knows both gateway/ and services/, reads the
 // environment, and passes in the real clock and randomness. Nothing imports it.
 import { Command } from 'commander'
+import { buildName } from './build-info.js'
 import { addAppCommands } from './commands/app.js'
 import { addAuditCommands } from './commands/audit.js'
 import { addBackupCommand } from './commands/backup.js'
@@ -17,7 +18,6 @@ import { addUserCommands } from './commands/user.js'
 import { errorCode, isOfSystem } from './error-code.js'
 import { CommandError, EXIT, report } from './exit.js'
 import { harmlessLines } from './output.js'
-import { packageVersion } from './package-root.js'
 
 /** Runs one command line. Ends the process only on a defect; otherwise sets the exit code and lets it run out. */
 export async function main(argv: string[]): Promise<void> {
@@ -40,7 +40,7 @@ Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 6
 export function createProgram(): Command {
   const program = new Command('survey-auth')
     .description('web authorization for survey data')
-    .version(packageVersion(), '--version', 'print the version')
+    .version(buildName(), '--version', 'print the version, and the commit it was built from')
     .helpOption('-h, --help', 'show help')
     .hook('preAction', (_, command) => {
       requireWorkingDirectory()

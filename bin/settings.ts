@@ -355,11 +355,17 @@ const limits = {
   ),
   ratePagesWindowSeconds: setting('RATE_PAGES_WINDOW_SECONDS', '60', whole(1, 86_400), 'length of that window'),
   rpcTimeoutMs: setting('RPC_TIMEOUT_MS', '4500', whole(100, 30_000), 'deadline of one call made for an HTTP request'),
+  drainSeconds: setting(
+    'DRAIN_SECONDS',
+    '0',
+    whole(0, 600),
+    'after SIGTERM, how long /readyz is 503 while everything is still served, so that balancers notice; then it stops',
+  ),
   shutdownTimeoutSeconds: setting(
     'SHUTDOWN_TIMEOUT_SECONDS',
     '25',
     whole(1, 600),
-    'after SIGTERM, the process ends within this time, or is killed a second later; its last 2 s, at most half, are for closing the databases',
+    'after SIGTERM and DRAIN_SECONDS, the process ends within this time, or is killed a second later; its last 2 s, at most half, are for closing the databases',
   ),
 }
 

@@ -39,7 +39,7 @@ async function serve(mode: Mode): Promise<void> {
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running)}`)
   const signal = await told
   running.log.note(`${signal}: stopping`)
-  const mostMs = config.shutdownTimeoutSeconds * 1000
+  const mostMs = (config.drainSeconds + config.shutdownTimeoutSeconds) * 1000
   const byMs = performance.now() + mostMs
   endAfter(mostMs, running.log)
   try {

@@ -32,6 +32,6 @@ export interface Running {
   notReady(): Promise<string[]>
   /** Runs one round of each janitor of this process now; rejects if there is none. */
   runJanitors(): Promise<void>
-  /** /readyz 503, stop accepting, finish what is in flight, record last uses, close the databases. */
+  /** /readyz 503, after DRAIN_SECONDS stop accepting, finish what is in flight, record last uses, close the databases. */
   close(): Promise<void>
 }

@@ -1,4 +1,5 @@
 // Starts a process: the whole service, or one part of it. What a part needs from elsewhere is reached by RPC.
+import { setTimeout } from 'node:timers/promises'
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import { createLook, type Look } from '../../gateway/pages/look.js'
@@ -16,6 +17,7 @@ import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import type { Rounds } from '../../services/storage/rounds.js'
 import { startHashingThreads } from '../../services/token/password/threads.js'
 import { readBrandFile } from '../brand-file.js'
+import { buildName } from '../build-info.js'
 import { type Config, usesTls } from '../config.js'
 import { CommandError } from '../exit.js'
 import type { Database } from '../settings.js'
@@ -102,9 +104,10 @@ class Assembly {
    * before there are services.
    */
   async start(): Promise<Running> {
-    const rpcAddress = rpcAddressOf(this.#mode, this.#config, this.#log)
     const adminUrl = await this.#openAdmin()
     const publicPort = await this.#takePublicPort()
+    this.#log.note(`survey-auth ${buildName()}, ${this.#mode}, starts on Node ${process.version}`)
+    const rpcAddress = rpcAddressOf(this.#mode, this.#config, this.#log)
     await this.#openServices()
     if (rpcAddress) await this.#openDoor(rpcAddress)
     await this.#followHealth()
@@ -128,7 +131,9 @@ class Assembly {
 
   /** Takes every step, whatever becomes of those before it, and rejects if one failed. */
   async stop(): Promise<void> {
+    const wasRunning = this.#stage === 'running'
     this.#stage = 'shutting down'
+    if (wasRunning) await this.#letBalancersNotice()
     const totalMs = this.#config.shutdownTimeoutSeconds * 1000
     const cutAt = performance.now() + totalMs - Math.min(CLOSING_MS, totalMs / 2)
     let isInOrder = true
@@ -141,6 +146,12 @@ class Assembly {
       }
     }
     if (!isInOrder) throw new CommandError('not everything was stopped in order; the log says what failed')
+  }
+
+  /** Everything is still served, while /readyz and grpc.health.v1 say that it should be asked no more. */
+  async #letBalancersNotice(): Promise<void> {
+    this.#door?.setServing(false)
+    await setTimeout(this.#config.drainSeconds * 1000)
   }
 
   #has(part: Mode): boolean {

@@ -5,6 +5,7 @@ import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
 import type { Provider } from '../../services/token/oidc/provider.js'
 import { PROVIDER_OUTCOMES, PROVIDER_STEPS, type ProviderEvent } from '../../services/token/sign-in-methods.js'
+import { buildInfo } from '../build-info.js'
 import { codeName, reasonName } from './log.js'
 
 export interface Metrics {
@@ -36,6 +37,13 @@ export function createMetrics(): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
+  const build = new Gauge({
+    name: 'survey_auth_build_info',
+    help: 'always 1; the labels name what runs',
+    labelNames: ['version', 'commit', 'node'],
+    registers,
+  })
+  build.set({ ...buildInfo(), node: process.version }, 1)
   const requests = new Counter({
     name: 'survey_auth_http_requests_total',
     help: 'answered requests',

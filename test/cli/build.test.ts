@@ -1,7 +1,7 @@
 // What happens before a command: the build, on a tree whose compiler only makes the folder, and loading the program.
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFileSync, existsSync, mkdirSync, utimesSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { BUILD, PROGRAM } from '../harness/spawn.js'
@@ -83,4 +83,13 @@ test.each([
   expect(status).toBe(1)
   expect(first).toContain(`survey-auth: ${what}`)
   expect(rest).toEqual([expect.stringContaining(`run npm ci with this Node, ${process.version}`), ''])
+})
+
+test.each([
+  ['what SOURCE_COMMIT says', 'export SOURCE_COMMIT=0123abc;', '0123abc\n'],
+  ['unknown in a folder without git', 'export GIT_CEILING_DIRECTORIES=/;', 'unknown\n'],
+])('a build remembers its commit: %s', async (_, before, expected) => {
+  const { root } = lockedTree(2 ** 30, 0)
+  expect(await build(root, before).ended).toEqual([0, null])
+  expect(readFileSync(path.join(root, 'dist/.commit'), 'utf8')).toBe(expected)
 })

@@ -124,6 +124,7 @@ describe('defaults', () => {
       ratePagesPerSource: 1200,
       ratePagesWindowSeconds: 60,
       rpcTimeoutMs: 4500,
+      drainSeconds: 0,
       shutdownTimeoutSeconds: 25,
       signInFailuresPerAccountAndSource: 10,
       signInFailuresPerSource: 100,

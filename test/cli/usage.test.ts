@@ -5,6 +5,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { createProgram } from '../../bin/main.js'
 import { SURVEY_EVENT_KINDS } from '../../services/survey/store/survey-store.js'
 import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
+import { freePort } from '../harness/free-port.js'
 import { createProcess } from '../harness/process.js'
 
 vi.setConfig({ testTimeout: 60_000 }) // each test spawns processes
@@ -166,6 +167,18 @@ test.each([
 ])('a spawned process ends with %i after %j with %j', async (expected, args, env) => {
   const service = await createProcess()
   expect((await service.cli(args, { env })).exitCode).toBe(expected)
+})
+
+test('--version, the first line of the log and a metric name the build', async () => {
+  const adminPort = String(await freePort())
+  const service = await createProcess({ ADMIN_PORT: adminPort, LOG_LEVEL: 'info' })
+  const { stdout } = await service.cli(['--version'])
+  expect(stdout).toMatch(/^\d+\.\d+\.\d+ \((unknown|[0-9a-f]{12}(-dirty)?)\)\n$/)
+  await service.start()
+  const [first = ''] = service.output.split('\n').filter((line) => line.startsWith('{'))
+  expect(JSON.parse(first)).toMatchObject({
+    msg: `survey-auth ${stdout.trim()}, all, starts on Node ${process.version}`,
+  })
 })
 
 test('the kinds of events are those that docs/operators/access.md explains', () => {

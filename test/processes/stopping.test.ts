@@ -59,6 +59,39 @@ test('a request in flight is given half of a short SHUTDOWN_TIMEOUT_SECONDS', as
   await closed
 })
 
+test('for DRAIN_SECONDS readiness turns balancers away while new connections are still answered', async () => {
+  const adminPort = await freePort()
+  const own = { DATA_DIR: temporaryDirectory(), PORT: '0', RPC_LISTEN: 'http://127.0.0.1:0', LOG_LEVEL: 'silent' }
+  const running = await start('all', readConfig({ ...own, ADMIN_PORT: String(adminPort), DRAIN_SECONDS: '2' }))
+  const readyz = () =>
+    fetch(`http://127.0.0.1:${adminPort}/readyz`).then(async (answer) => [answer.status, await answer.text()])
+  expect(await readyz()).toEqual([200, 'ready\n'])
+  const closed = running.close()
+  expect(await readyz()).toEqual([503, 'shutting down\n'])
+  expect(await healthOf(running.rpcAddress ?? '')).toEqual(NOT_SERVING)
+  const ask = () => send(running.url, '/api/surveys', { headers: { connection: 'close' } })
+  expect(await ask()).toMatchObject({ status: 400 })
+  await closed
+  await expect(ask()).rejects.toThrow('ECONNREFUSED')
+})
+
+/** `HealthCheckResponse` of grpc.health.v1 whose status is NOT_SERVING. */
+const NOT_SERVING = Buffer.from([8, 2])
+
+async function healthOf(rpcAddress: string): Promise<Buffer | undefined> {
+  const client = new grpc.Client(new URL(rpcAddress).host, grpc.credentials.createInsecure())
+  const asIs = (message: Buffer) => message
+  try {
+    return await new Promise((resolve, reject) =>
+      client.makeUnaryRequest('/grpc.health.v1.Health/Check', asIs, asIs, Buffer.alloc(0), (error, answer) =>
+        error ? reject(error) : resolve(answer),
+      ),
+    )
+  } finally {
+    client.close()
+  }
+}
+
 test('a step of stopping that fails is logged, and the steps after it are taken', async () => {
   const { logStream, lines } = collectLog()
   const own = {
