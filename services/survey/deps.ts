@@ -1,12 +1,18 @@
 import type { Client } from '@connectrpc/connect'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { SurveyStore } from './store/survey-store.js'
+import type { Surveys } from './surveys.js'
 
-/** What the handlers of SurveyService share. */
-export interface SurveyDeps {
-  readonly store: SurveyStore
+/** What the handlers share that apps' users cause to be called. */
+export interface ReadDeps {
+  readonly surveys: Surveys
   /** TokenService, called as `survey`: tokens are verified there, whoever calls us. */
   readonly token: Client<typeof TokenService>
+}
+
+/** What those share that are for operators and the services that write surveys. */
+export interface SurveyDeps {
+  readonly store: SurveyStore
   /** ms since 1970 UTC. */
   readonly now: () => number
 }

@@ -7,7 +7,7 @@ import {
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
 import type { SurveyDeps } from './deps.js'
-import { toSurvey } from './get-survey.js'
+import { toSurvey } from './stored-surveys.js'
 
 const MAX_PAGE_SIZE = 100
 const PAGE_TOKEN = /^\d*$/

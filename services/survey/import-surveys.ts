@@ -8,8 +8,8 @@ import { ServiceError } from '../rpc/service-error.js'
 import { causeOf } from './cause.js'
 import { contradictionIn } from './contradictions.js'
 import type { SurveyDeps } from './deps.js'
-import { toSummary } from './list-surveys.js'
 import type { SurveyDraft } from './store/survey-store.js'
+import { toSummary } from './stored-surveys.js'
 
 /** Of one survey as stored. A request of 4 MiB has room for one of this size, or up to 1,000 of that much in all. */
 export const MAX_DOCUMENT_BYTES = 4_000_000

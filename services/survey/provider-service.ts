@@ -6,8 +6,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import type { SurveyDeps } from './deps.js'
-import { toSurvey } from './get-survey.js'
-import { toSummary } from './list-surveys.js'
+import { toSummary, toSurvey } from './stored-surveys.js'
 
 /** `version`: of this program. */
 export function createProviderHandlers(

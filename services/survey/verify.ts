@@ -4,7 +4,7 @@ import { Permission, type VerifyAccessTokenResponse } from '../../gen/surveyauth
 import { headersBecauseOf } from '../rpc/client.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { reasonIn, ServiceError } from '../rpc/service-error.js'
-import type { SurveyDeps } from './deps.js'
+import type { ReadDeps } from './deps.js'
 
 interface Presented {
   readonly appid: string
@@ -33,7 +33,7 @@ const unreachable: ReadonlySet<Code> = new Set([
  * @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, ANSWERS_NOT_GRANTED, UNAVAILABLE
  */
 export async function verify(
-  deps: SurveyDeps,
+  deps: ReadDeps,
   presented: Presented,
   call: Call,
   permission = Permission.UNSPECIFIED,
