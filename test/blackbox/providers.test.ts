@@ -366,6 +366,19 @@ describe('of the attacks on a sign-in at a provider,', () => {
     expect(await isSignedIn(late)).toBe(false)
   })
 
+  test('the way back, taken twice at once, redeems the code once, and who comes second may begin anew', async () => {
+    const visitor = service.visitor()
+    const path = authorizePath(app, 'st')
+    const callback = await signInThere(browserAt(corp), await leaveFor(visitor, path, 'corp'), 'li')
+    const pages = await Promise.all(Array.from({ length: 4 }, () => comeBack(visitor, callback)))
+    const [first, ...others] = pages.sort((a, b) => a.status - b.status)
+    expect(first?.html.text).toContain('would like to connect')
+    for (const page of others) {
+      expect([page.status, page.html.text]).toEqual([400, expect.stringContaining('This sign-in is over')])
+      expect(page.text, 'the way on').toContain(path.replaceAll('&', '&amp;'))
+    }
+  })
+
   test("a code of the attacker's sign-in, put into another's, signs nobody in", async () => {
     const [attacker, victim] = [service.visitor(), service.visitor()]
     const back = async (visitor: Visitor, name: string) =>

@@ -13,7 +13,7 @@ import { hashSecret, hashTicket, newTicket } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { ProviderFailure, ProviderFailureKind } from '../oidc/failure.js'
 import type { Provider, SignedIn } from '../oidc/provider.js'
-import type { Hash, SignInDecision } from '../store/token-store.js'
+import type { Hash, SignInDecision, SignInRow } from '../store/token-store.js'
 import { secretsOf, told } from './asking-a-provider.js'
 import { completeSignIn } from './sign-in-elsewhere.js'
 
@@ -33,6 +33,7 @@ export function completeProviderSignIn(deps: TokenDeps) {
     if (!timingSafeEqual(signIn.browserHash, hashSecret(request.browserKey))) return { outcome: Outcome.OTHER_BROWSER }
     const { returnUri, restartUri, asksToReauthenticate: reauthenticate } = signIn
     if (deps.now() >= signIn.expiresAtMs) return { outcome: Outcome.EXPIRED, restartUri }
+    if (!(await isFirst(deps, signIn))) return { outcome: Outcome.UNKNOWN, restartUri }
     const secrets = secretsOf(state, request.browserKey)
     const redeemed = provider.redeem(returnUri, request.parameters, secrets, { reauthenticate })
     const person = await told(deps, provider, 'complete', call, redeemed)
@@ -42,6 +43,13 @@ export function completeProviderSignIn(deps: TokenDeps) {
     if (decision.verdict !== 'decided') return { outcome: undecided[decision.verdict], restartUri }
     return complete({ ...request, verifier: verifier.text }, call)
   }
+}
+
+/** A double click, or a second tab, would have the provider redeem the code twice, which may end what the first one began. */
+async function isFirst({ store }: TokenDeps, { challengeHash, expiresAtMs }: SignInRow): Promise<boolean> {
+  const key = `callback ${Buffer.from(challengeHash).toString('base64url')}`
+  const [times = 0] = await store.countRequests([{ key, windowEndMs: expiresAtMs, requests: 1 }])
+  return times === 1
 }
 
 const isRejection = (kind: ProviderFailureKind) => kind === 'denied' || kind === 'not_allowed'
