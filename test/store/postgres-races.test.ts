@@ -539,6 +539,53 @@ test.each(locking)('%s and a concurrent recording of uses do not deadlock', asyn
   expect(await deadlocks(url)).toBe(0)
 })
 
+test.each([
+  ['its sid', { subject: '', sid: 'sid 1' }],
+  ['its sub', { subject: 's', sid: '' }],
+])('a sign-in that commits while its provider ends the sessions of %s begins none that stays', async (_, which) => {
+  const url = await migratedDatabase()
+  const store = closing(await openPostgresTokenStore({ url, ...patient }))
+  await store.createUser(userRow('ann'), cause)
+  const at = { provider: 'corp', subject: 's' }
+  await store.linkIdentity(at, 'user_ann', START, cause)
+  const asked = {
+    challengeHash: hashOf('challenge'),
+    browserHash: hashOf('browser'),
+    source: '',
+    linkTo: '',
+    appid: '',
+  }
+  const where = { redirectUri: '', returnUri: 'https://here', restartUri: 'https://here', language: 'en' }
+  const wishes = { asksToReauthenticate: false, asksToSelectAccount: false, expiresAtMs: START + DAY }
+  await store.beginSignIn({ ...asked, ...where, ...wishes, provider: at.provider }, START, cause)
+  const person = { ...at, sid: 'sid 1', nickname: '', avatar: '', authenticatedAtMs: 0, mayCreate: false }
+  const verifier = { verifierHash: hashOf('verifier'), verifierExpiresAtMs: START + DAY }
+  await store.acceptSignIn(asked.challengeHash, { ...person, sessionSeconds: 60 }, verifier, START, cause)
+  const other = new pg.Client(url)
+  await other.connect()
+  onTestFinished(() => other.end())
+  await other.query('BEGIN')
+  await other.query("SELECT 1 FROM users WHERE user_id = 'user_ann' FOR UPDATE")
+  const returned = {
+    verifierHash: verifier.verifierHash,
+    browserHash: asked.browserHash,
+    newUserId: 'new',
+    browser: '',
+  }
+  const sessionHash = hashOf('session')
+  const completing = store.completeSignIn(
+    { ...returned, sessionHash, previousSessionHash: undefined, maxLive: 9 },
+    START,
+    cause,
+  )
+  await waiting(url, 1)
+  const ending = store.endProviderSessions({ provider: at.provider, ...which }, START, cause)
+  await Promise.race([waiting(url, 2), ending])
+  await other.query('COMMIT')
+  expect([(await completing).verdict, await ending]).toEqual(['signed_in', 1])
+  expect(await store.findSession(sessionHash)).toBeUndefined()
+})
+
 test('an identity that another has linked after it was looked for stays theirs', async () => {
   const [one, two] = await openTwo()
   for (const userId of ['ann', 'bob']) expect(await one.createUser(userRow(userId, { userId }), cause)).toBe('created')

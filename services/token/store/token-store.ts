@@ -591,7 +591,8 @@ export interface TokenStore extends CleanUps {
   ): Promise<number>
   /**
    * Ends the sessions that began with this session of the provider, and those of the subject of which no such session is known; all
-   * of the subject when `sid` is empty. Grants and codes stay. How many there were.
+   * of the subject when `sid` is empty. What was accepted of these and has not begun yet never begins. Grants and codes stay. How
+   * many there were.
    */
   endProviderSessions(
     of: { readonly provider: string; readonly subject: string; readonly sid: string },

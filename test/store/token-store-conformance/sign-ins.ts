@@ -332,6 +332,30 @@ export const signInChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a provider ends what it has accepted of a session, or of a user, before the browser comes back',
+    async run(store) {
+      await seed(store)
+      const end = (subject: string, sid: string) =>
+        store.endProviderSessions({ provider: 'corp', subject, sid }, NOW, byPlatform)
+      for (const [name, provider, sid, subject] of [
+        ['of the session', 'corp', 'sid 1', 's'],
+        ['of another', 'corp', 'sid 2', 's'],
+        ['of none', 'corp', '', 's'],
+        ['of another user', 'corp', '', 't'],
+        ['elsewhere', 'campus', 'sid 1', 's'],
+      ] as const) {
+        await begin(store, name, { provider })
+        await accept(store, name, person(subject, { provider, sid }))
+      }
+      await end('s', 'sid 1')
+      for (const name of ['of the session', 'of none']) expect(await verdictOf(store, name), name).toBe('unknown')
+      for (const name of ['of another user', 'elsewhere']) expect(await verdictOf(store, name), name).toBe('created')
+      await end('s', '')
+      expect(await verdictOf(store, 'of another')).toBe('unknown')
+      expect(await store.findSession(sessionOf('user_ann'))).toBeDefined()
+    },
+  },
+  {
     title: 'a rejection is told once to the browser that began, and an acceptance after it is audited',
     async run(store) {
       await seed(store)

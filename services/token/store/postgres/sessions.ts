@@ -87,6 +87,17 @@ const deleteSessionsOfSubject: Statement = {
     DELETE FROM sessions WHERE provider = $1 AND provider <> '' AND subject = $2 AND (sid = '' OR $3 = '')
     RETURNING user_id AS "userId"`,
 }
+/**
+ * By the index sign_ins_by_subject. What is accepted will begin a session, and what is about to is locked: waited for, it has
+ * begun one that the statements after this one see.
+ */
+const endSignInsOfProvider: Statement = {
+  name: 'end_sign_ins_of_provider',
+  text: `
+    UPDATE sign_ins SET verifier_expires_at_ms = 0
+    WHERE provider = $1 AND provider <> '' AND state = 'accepted'
+      AND (sid = $3 AND sid <> '' OR subject = $2 AND (sid = '' OR $3 = ''))`,
+}
 
 function recordEnd(
   transaction: Transaction,
@@ -171,6 +182,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
 
     endProviderSessions({ provider, subject, sid }, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
+        transaction.write(endSignInsOfProvider, [provider, subject, sid])
         const ofSid = await transaction.write<{ userId: string }>(deleteSessionsOfSid, [provider, sid])
         const ofSubject = await transaction.write<{ userId: string }>(deleteSessionsOfSubject, [provider, subject, sid])
         const ended = [...ofSid, ...ofSubject]

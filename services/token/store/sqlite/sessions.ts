@@ -89,6 +89,12 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
      WHERE provider = :provider AND provider <> '' AND subject = :subject AND (sid = '' OR :sid = '')
      RETURNING user_id AS userId`,
   )
+  const endSignIns = db.prepare<[{ provider: string; subject: string; sid: string }]>(
+    // Index sign_ins_by_subject.
+    `UPDATE sign_ins SET verifier_expires_at_ms = 0
+     WHERE provider = :provider AND provider <> '' AND state = 'accepted'
+       AND (sid = :sid AND sid <> '' OR subject = :subject AND (sid = '' OR :sid = ''))`,
+  )
 
   function end(sessionHash: Hash, now: number, cause: Cause, note: string): void {
     const ended = remove.get(sessionHash)
@@ -131,6 +137,7 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     },
 
     endProviderSessions(of: Parameters<TokenStore['endProviderSessions']>[0], now: number, cause: Cause): number {
+      endSignIns.run(of)
       const ended = [...removeOfSid.all(of.provider, of.sid), ...removeOfSubject.all(of)]
       for (const { userId } of ended) {
         record({ kind: 'session.ended', now, cause, userId, note: `signed out at ${of.provider}` })
