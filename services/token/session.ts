@@ -7,17 +7,23 @@ import type { Hash, SessionRow } from './store/token-store.js'
 
 export const invalidSession = () => new ServiceError(ErrorReason.INVALID_SESSION, 'nobody is signed in')
 
+type LiveSession = SessionRow & { readonly sessionHash: Hash }
+
 /** The live session of this token; counts as activity. @throws ServiceError INVALID_SESSION */
-export async function requireSession(
-  deps: TokenDeps,
-  sessionToken: string,
-): Promise<SessionRow & { readonly sessionHash: Hash }> {
+export async function requireSession(deps: TokenDeps, sessionToken: string): Promise<LiveSession> {
+  const session = await liveSession(deps, sessionToken)
+  if (!session) throw invalidSession()
+  return session
+}
+
+/** The same, or undefined. */
+export async function liveSession(deps: TokenDeps, sessionToken: string): Promise<LiveSession | undefined> {
   const sessionHash = hashCredential('session', sessionToken)
   const session = sessionHash && (await deps.store.findSession(sessionHash))
-  if (!session) throw invalidSession()
+  if (!session) return undefined
   const now = deps.now()
   const verdict = judgeSession(session, deps.rules.sessionIdleSeconds * 1000, now)
-  if (verdict === 'ended') throw invalidSession()
+  if (verdict === 'ended') return undefined
   if (verdict === 'goes_on_and_is_touched') await deps.store.touchSession(sessionHash, now)
   return { ...session, sessionHash }
 }

@@ -237,6 +237,19 @@ test('whoever signs in at the provider after the user has signed out here is not
   expect((await operator.listIdentities({ username: 'ann' })).identities).toEqual([])
 })
 
+test('whoever comes back from the provider after the session has expired is not linked to its user', async () => {
+  const { account, operator, signIn, advance, beginLink, completeLink } = await start()
+  const sessionToken = await signIn()
+  for (let quarters = 0; quarters < 47; quarters += 1) {
+    advance(15 * MINUTE)
+    await account.getSession({ sessionToken })
+  }
+  const begun = await beginLink(sessionToken, PASSWORD)
+  advance(15 * MINUTE)
+  expect(await completeLink(begun, sessionToken)).toMatchObject({ outcome: Outcome.EXPIRED })
+  expect((await operator.listIdentities({ username: 'ann' })).identities).toEqual([])
+})
+
 test('signing out says how the session began, where its user may still be signed in', async () => {
   const { account, signIn, signInAtProvider } = await start()
   expect(await account.signOut({ sessionToken: await signIn() })).toMatchObject({ way: { password: true } })

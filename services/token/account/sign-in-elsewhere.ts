@@ -15,8 +15,9 @@ import { ServiceError } from '../../rpc/service-error.js'
 import { causedBy } from '../../storage/cause.js'
 import { requireApp } from '../app-authentication.js'
 import { requireRedirectUri } from '../check-authorization-request.js'
-import { hashCredential, hashSecret, hashTicket, newCredential, newId, newTicket } from '../credentials.js'
+import { hashSecret, hashTicket, newCredential, newId, newTicket } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
+import { liveSession } from '../session.js'
 import type { NewSignIn } from '../store/token-store.js'
 import { providerAddress } from './asking-a-provider.js'
 
@@ -94,6 +95,7 @@ export function completeSignIn(deps: TokenDeps) {
     const verifierHash = hashTicket(request.verifier)
     if (!verifierHash) return { outcome: Outcome.UNKNOWN }
     const session = newCredential('session', deps.randomBytes)
+    const previous = await liveSession(deps, request.previousSessionToken)
     const { verdict, signIn, sessionExpiresAtMs } = await deps.store.completeSignIn(
       {
         verifierHash,
@@ -101,7 +103,7 @@ export function completeSignIn(deps: TokenDeps) {
         newUserId: newId('user', deps.randomBytes),
         browser: request.browser,
         sessionHash: session.hash,
-        previousSessionHash: hashCredential('session', request.previousSessionToken),
+        previousSessionHash: previous?.sessionHash,
         maxLive: deps.rules.maxSessionsPerUser,
       },
       deps.now(),
