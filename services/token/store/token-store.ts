@@ -583,7 +583,10 @@ export interface TokenStore extends CleanUps {
   ): Promise<UnlinkingVerdict>
   /** Ascending by provider and subject. */
   listIdentities(userId: string): Promise<readonly IdentityRow[]>
-  /** Ends sessions of the user: all, all but one, or one; grants and codes stay. How many there were. */
+  /**
+   * Ends sessions of the user: all, all but one, or one; grants and codes stay. Unless it is one, whoever was accepted as the user
+   * elsewhere and has not come back yet begins none. How many there were.
+   */
   endSessions(
     which: { readonly userId: string; readonly allBut?: Hash; readonly only?: Hash },
     now: number,

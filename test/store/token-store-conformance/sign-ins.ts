@@ -356,6 +356,37 @@ export const signInChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title:
+      'to end the sessions of a user ends what was accepted of them before the browser comes back, and of nobody else',
+    async run(store) {
+      await seed(store)
+      await store.updateUser('user_ann', { externalId: '4711' }, NOW, byOperator)
+      await store.linkIdentity({ provider: 'corp', subject: 's' }, 'user_ann', NOW, byOperator)
+      const people = [
+        person('4711'),
+        person('s', { provider: 'corp' }),
+        person('4712'),
+        person('4711', { provider: 'corp' }),
+      ]
+      const accepted = async (round: string) => {
+        const names = people.map((_, at) => `${round} ${at}`)
+        for (const [at, who] of people.entries()) {
+          await begin(store, names[at] ?? '', { provider: who.provider })
+          await accept(store, names[at] ?? '', who)
+        }
+        return () => Promise.all(names.map((name) => verdictOf(store, name)))
+      }
+      const one = await accepted('one')
+      await store.endSessions({ userId: 'user_ann', only: sessionOf('user_ann') }, NOW, byUser)
+      expect(await one()).toEqual(['signed_in', 'signed_in', 'created', 'created'])
+      for (const which of [{}, { allBut: sessionOf('user_ann') }]) {
+        const all = await accepted(Object.keys(which).join())
+        await store.endSessions({ userId: 'user_ann', ...which }, NOW, byUser)
+        expect(await all()).toEqual(['unknown', 'unknown', 'signed_in', 'signed_in'])
+      }
+    },
+  },
+  {
     title: 'a rejection is told once to the browser that began, and an acceptance after it is audited',
     async run(store) {
       await seed(store)

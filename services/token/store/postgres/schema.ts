@@ -93,7 +93,7 @@ CREATE TABLE sign_ins (
 CREATE UNIQUE INDEX sign_ins_by_verifier ON sign_ins (verifier_hash) WHERE verifier_hash IS NOT NULL;
 CREATE INDEX sign_ins_by_expiry ON sign_ins (expires_at_ms);
 CREATE INDEX sign_ins_by_source ON sign_ins (source, expires_at_ms);
-CREATE INDEX sign_ins_by_subject ON sign_ins (provider, subject) WHERE state = 'accepted' AND provider <> '';
+CREATE INDEX sign_ins_by_subject ON sign_ins (provider, subject) WHERE state = 'accepted';
 
 CREATE TABLE sessions (
   session_hash bytea PRIMARY KEY CHECK (octet_length(session_hash) = 32),

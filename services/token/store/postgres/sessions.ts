@@ -98,6 +98,15 @@ const endSignInsOfProvider: Statement = {
     WHERE provider = $1 AND provider <> '' AND state = 'accepted'
       AND (sid = $3 AND sid <> '' OR subject = $2 AND (sid = '' OR $3 = ''))`,
 }
+/** The same of a user, however they are known elsewhere. */
+const endSignInsOfUser: Statement = {
+  name: 'end_sign_ins_of_user',
+  text: `
+    UPDATE sign_ins SET verifier_expires_at_ms = 0
+    WHERE state = 'accepted' AND (provider, subject) IN (
+      SELECT provider, subject FROM identities WHERE user_id = $1
+      UNION ALL SELECT '', external_id FROM users WHERE user_id = $1 AND external_id <> '')`,
+}
 
 function recordEnd(
   transaction: Transaction,
@@ -171,6 +180,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
     endSessions(which, now, cause) {
       const { userId, only, allBut = null } = which
       return database.causedTransaction(cause, async (transaction) => {
+        if (!only) transaction.write(endSignInsOfUser, [userId])
         await transaction.ask(lockUser, [userId]) // waits for sign-ins in progress, which hold the row too
         const { length } = only
           ? await transaction.write(deleteSessionOfUser, [userId, only])

@@ -95,6 +95,15 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
      WHERE provider = :provider AND provider <> '' AND state = 'accepted'
        AND (sid = :sid AND sid <> '' OR subject = :subject AND (sid = '' OR :sid = ''))`,
   )
+  const endSignInsOfUser = db.prepare<[{ userId: string }]>(
+    // Indexes sign_ins_by_subject and identities_by_user, and the primary key of users.
+    `UPDATE sign_ins SET verifier_expires_at_ms = 0
+     WHERE challenge_hash IN (
+       SELECT challenge_hash FROM identities i JOIN sign_ins s USING (provider, subject)
+       WHERE s.state = 'accepted' AND i.user_id = :userId
+       UNION ALL SELECT challenge_hash FROM users u JOIN sign_ins s ON s.provider = '' AND s.subject = u.external_id
+       WHERE s.state = 'accepted' AND u.user_id = :userId AND u.external_id <> '')`,
+  )
 
   function end(sessionHash: Hash, now: number, cause: Cause, note: string): void {
     const ended = remove.get(sessionHash)
@@ -131,6 +140,7 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
 
     endSessions(which: Parameters<TokenStore['endSessions']>[0], now: number, cause: Cause): number {
       const { userId, only, allBut = null } = which
+      if (!only) endSignInsOfUser.run({ userId })
       const { changes } = only ? removeOne.run(only, userId) : removeAll.run({ userId, allBut })
       if (changes > 0) record({ kind: 'session.ended', now, cause, userId, note: noteOnEnd(changes, which) })
       return changes
