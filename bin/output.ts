@@ -137,18 +137,29 @@ class Table<R extends Row> implements List<R> {
 
 /** Lines for the person at the terminal, on stderr. They may quote text written by others. */
 export function message(text: string): void {
-  process.stderr.write(`${harmlessLines(text)}\n`)
+  process.stderr.write(`${process.stderr.isTTY ? EMPTY_LINE : ''}${harmlessLines(text)}\n`)
 }
 
-const PROGRESS_MS = 5_000
+const EMPTY_LINE = '\r\u001b[K' // of a terminal; there may be a bar
 
-/** Says how far a long work is, every few seconds. */
-export function progress(): (text: string) => void {
+const PROGRESS_MS = 5_000
+const BAR_COLUMNS = 30
+
+/** `share` of the whole, 0 to 1, for works that can tell. */
+export type Progress = (text: string, share?: number) => void
+
+/** Says how far a long work is: on a terminal as a bar, which is gone when the work is done; else every few seconds. */
+export function progress(): Progress {
   let saidAt = performance.now()
-  return (text) => {
-    if (performance.now() - saidAt < PROGRESS_MS) return
-    saidAt = performance.now()
-    message(text)
+  return (text, share) => {
+    if (process.stderr.isTTY && share !== undefined) {
+      const done = Math.floor(share * BAR_COLUMNS)
+      const bar = share === 1 ? '' : `[${'#'.repeat(done).padEnd(BAR_COLUMNS, '.')}] ${harmless(text)}`
+      process.stderr.write(`${EMPTY_LINE}${bar}`)
+    } else if (performance.now() - saidAt >= PROGRESS_MS) {
+      saidAt = performance.now()
+      message(text)
+    }
   }
 }
 

@@ -2,14 +2,21 @@
 import { accessTokenRoute } from './api/exchange.js'
 import { providerLogoutRoute } from './api/provider-logout.js'
 import { refreshTokenRoute } from './api/refresh.js'
-import { surveyRoute } from './api/survey.js'
+import { legacySurveyRoute, surveyRoute } from './api/survey.js'
 import { surveysRoute } from './api/surveys.js'
 import { userRoute } from './api/user.js'
 import type { Route } from './http.js'
 import { pageRoutes } from './pages/page-routes.js'
 
-/** The endpoints of spec 4.2 to 4.5. */
-export const apiRoutes: readonly Route[] = [accessTokenRoute, refreshTokenRoute, userRoute, surveyRoute, surveysRoute]
+/** The endpoints of spec 4.2 to 4.5; the last is another path of the one before. */
+export const apiRoutes: readonly Route[] = [
+  accessTokenRoute,
+  refreshTokenRoute,
+  userRoute,
+  surveysRoute,
+  surveyRoute,
+  legacySurveyRoute,
+]
 
 export const routes: readonly Route[] = [...apiRoutes, providerLogoutRoute, ...pageRoutes]
 

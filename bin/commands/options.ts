@@ -14,7 +14,7 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
-const surveyId = wholeNumber(1, Number.MAX_SAFE_INTEGER)
+export const surveyId = wholeNumber(1, Number.MAX_SAFE_INTEGER)
 
 export function surveyIds(text: string, previous: readonly number[] = []): readonly number[] {
   return [...previous, surveyId(text)]

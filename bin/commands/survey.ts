@@ -1,6 +1,6 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
 import { toBinary } from '@bufbuild/protobuf'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
 import { type Survey, SurveySchema, SurveyState, type SurveySummary } from '../../gen/surveyauth/v1/survey_pb.js'
 import { type OwnedSurvey, SurveyView } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -8,19 +8,36 @@ import { inBatches } from '../../services/rpc/batches.js'
 import { inParts } from '../../services/storage/in-parts.js'
 import { MAX_DOCUMENT_BYTES } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, pagesOfUsers, type SurveyOperator } from '../compose/operator.js'
-import { isUnanswered, WHERE_TO_LOOK } from '../exit.js'
-import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
+import { CommandError, EXIT, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
+import {
+  dateOf,
+  message,
+  type Progress,
+  printJson,
+  printJsonPages,
+  printPages,
+  printRow,
+  printRows,
+  progress,
+} from '../output.js'
 import { command, group, type Json } from './command.js'
 import { readFileOrInput } from './input.js'
-import { surveyIds } from './options.js'
+import { surveyId, surveyIds, wholeNumber } from './options.js'
 import { NO_CREATOR, surveysIn } from './survey-file.js'
 import { userIdOf } from './usernames.js'
 
 interface ImportOptions extends Json {
   readonly owner: string
+  readonly dryRun?: true
+  readonly quiet?: true
 }
 interface FilterOptions extends Json {
   readonly owner?: string
+}
+interface ListOptions extends FilterOptions {
+  readonly state?: string
+  readonly title?: string
+  readonly limit?: number
 }
 
 const MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -28,10 +45,12 @@ const MAX_FILE_BYTES = 256 * 1024 * 1024
 const MAX_BATCH = 1000
 
 const IMPORT_NOTES = `
+The file is one survey, an array, one on each line, or answers of the API with surveys in their data.
+
 A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
 other ids that are missing follow from the position, beside those that are given. Ignored, because computed: page_count,
-topic_count, started_at, end_at and creator_user_id. A member that surveys, or questions of that type, do not have is
-named, and not read.
+topic_count and creator_user_id; started_at and end_at count where startTime and endTime are missing. Other members are kept
+as they are. What had to be read in another way, or dropped, is named, a line for each kind.
 `
 
 const EXPORT_NOTES = `
@@ -51,15 +70,30 @@ export function addSurveyCommands(program: Command): void {
 
   command(survey, 'import <file>', {
     about: 'store one survey or an array of them; `-` reads standard input; a known id replaces that survey',
-    examples: ['survey import surveys.json --owner li.wei', 'survey import - --owner li.wei < one.json'],
+    examples: [
+      'survey import surveys.json --owner li.wei --dry-run',
+      'survey import - --owner li.wei --quiet < one.json',
+    ],
     notes: IMPORT_NOTES,
   })
     .requiredOption('--owner <username>', 'the user whose surveys they are; name or user_id')
+    .option('--dry-run', 'store nothing, say what would be')
+    .option('--quiet', 'say nothing but what went wrong')
     .action(importSurveys)
 
-  command(survey, 'list', { about: 'surveys, ascending by id', examples: ['survey list --owner li.wei'] })
+  command(survey, 'list', {
+    about: 'surveys, ascending by id',
+    examples: ['survey list --owner li.wei', 'survey list --state collecting --title lunch --limit 20'],
+  })
     .option('--owner <username>', "only this user's; name or user_id")
+    .addOption(new Option('--state <state>', 'only in this state').choices(['draft', 'collecting', 'paused']))
+    .option('--title <text>', 'only whose title has this in it, in capitals or not')
+    .option('--limit <count>', 'the first of them', wholeNumber(1, Number.MAX_SAFE_INTEGER))
     .action(listSurveys)
+
+  command(survey, 'show', { about: 'a survey; with --json as apps get it', examples: ['survey show 7 --json'] })
+    .argument('<survey_id>', 'its id', surveyId)
+    .action(showSurvey)
 
   command(survey, 'export', {
     about: 'surveys in full as a JSON array; import takes it back unchanged',
@@ -78,12 +112,19 @@ export function addSurveyCommands(program: Command): void {
     .action(deleteSurveys)
 }
 
-async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
-  const surveys = await surveysIn(file === '-' ? 'standard input' : file, await readFileOrInput(file, MAX_FILE_BYTES))
-  const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
-  const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
-  printRows(rows, ['survey_id', 'hash', STATE, 'title'], { json })
-  message(`${countOfSurveys(rows.length)} stored for ${owner}`)
+async function importSurveys(file: string, { owner, json, dryRun, quiet }: ImportOptions): Promise<void> {
+  const source = file === '-' ? 'standard input' : file
+  const { surveys, changes } = await surveysIn(source, await readFileOrInput(file, MAX_FILE_BYTES))
+  const say = quiet ? () => {} : message
+  for (const change of changes) say(change)
+  const stored = dryRun
+    ? surveys
+    : await asSurveyOperator((operator) => storeAll(operator, owner, surveys, quiet ? () => {} : progress()), {
+        creates: true,
+      })
+  const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id) || null, hash, title, state }))
+  if (json || !quiet) printRows(rows, ['survey_id', 'hash', STATE, 'title'], { json })
+  say(dryRun ? 'nothing is stored: this was a dry run' : `${countOfSurveys(rows.length)} stored for ${owner}`)
 }
 
 /** Returns the summaries of the stored surveys, in the order given. */
@@ -91,6 +132,7 @@ async function storeAll(
   operator: SurveyOperator,
   owner: string,
   surveys: readonly Survey[],
+  say: Progress,
 ): Promise<readonly SurveySummary[]> {
   const ownerUserId = await userIdOf(operator, owner)
   const summaries = new Map<Survey, SurveySummary>()
@@ -98,6 +140,7 @@ async function storeAll(
     for (const batch of batchesOf(surveys)) {
       const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
       for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
+      say(`${summaries.size} of ${surveys.length} surveys`, summaries.size / surveys.length)
     }
   } catch (error) {
     if (summaries.size > 0 || isUnanswered(error)) {
@@ -153,16 +196,62 @@ async function idsOf(operator: SurveyOperator, owner: string): Promise<bigint[]>
   return ids
 }
 
-async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
-  const whenEmpty = 'no surveys; store some with: survey-auth survey import'
+async function showSurvey(surveyId: number, { json }: Json): Promise<void> {
+  await asSurveyOperator(async (operator) => {
+    const { surveys } = await operator.survey.exportSurveys({ surveyId: BigInt(surveyId) })
+    const [found] = surveys.filter(hasSurvey)
+    if (!found)
+      throw new CommandError(`no such survey: ${surveyId}`, EXIT.failure, 'see them with: survey-auth survey list')
+    const { survey, ownerUserId } = found
+    if (json) return printJson(surveyToJson(survey, NO_CREATOR))
+    const { id, hash, title, state, pages, startTime, endTime, createTime, updateTime } = survey
+    printRow(
+      {
+        survey_id: Number(id),
+        hash,
+        title,
+        state: states[state],
+        owner: (await usernames(operator)).get(ownerUserId) ?? ownerUserId,
+        pages: pages.length,
+        questions: pages.reduce((sum, { questions }) => sum + questions.length, 0),
+        starts: dateOf(startTime),
+        ends: dateOf(endTime),
+        created: dateOf(createTime),
+        updated: dateOf(updateTime),
+      },
+      {},
+    )
+  })
+}
+
+async function listSurveys({ owner, json, ...filter }: ListOptions): Promise<void> {
+  const isFiltered = Object.keys(filter).length > 0
+  const whenEmpty = isFiltered ? 'no such surveys' : 'no surveys; store some with: survey-auth survey import'
   await asSurveyOperator(async (operator) => {
     const names = await usernames(operator)
     const toRow = ({ survey: { id, hash, title, state }, ownerUserId }: Owned) => {
       return { survey_id: Number(id), hash, title, state, owner: names.get(ownerUserId) ?? ownerUserId }
     }
-    const pages = pagesOfSurveys(operator, owner, SurveyView.BASIC)
+    const pages = filtered(pagesOfSurveys(operator, owner, SurveyView.BASIC), filter)
     await printPages(pages, toRow, ['survey_id', 'hash', STATE, 'title', 'owner'], { json, whenEmpty })
   })
+}
+
+async function* filtered(
+  pages: AsyncIterable<readonly Owned[]>,
+  { state, title = '', limit = Number.POSITIVE_INFINITY }: Omit<ListOptions, 'owner' | 'json'>,
+): AsyncGenerator<readonly Owned[]> {
+  const part = title.toLowerCase()
+  let left = limit
+  for await (const page of pages) {
+    const found = page
+      .filter(({ survey }) => (state ?? states[survey.state]) === states[survey.state])
+      .filter(({ survey }) => survey.title.toLowerCase().includes(part))
+      .slice(0, left)
+    yield found
+    left -= found.length
+    if (left === 0) return
+  }
 }
 
 async function exportSurveys({ owner }: FilterOptions): Promise<void> {

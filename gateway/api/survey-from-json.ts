@@ -1,6 +1,6 @@
 // Reads a survey from JSON in the shape of the detail endpoint (decisions 26), which survey-to-json.ts writes.
-// Derived members (page_count, topic_count, started_at, end_at, creator_user_id) are not read.
-import { create, type MessageInitShape } from '@bufbuild/protobuf'
+// Derived members are not read; all others that have no field of their own are kept as they came.
+import { create, type JsonObject, type MessageInitShape } from '@bufbuild/protobuf'
 import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { z } from 'zod'
 import {
@@ -42,16 +42,41 @@ export const QUESTION_TYPES = [
 /** Text that is not Unicode would become U+FFFD on its way; the other entry points refuse it when they decode. */
 const string = z.string().refine((text) => text.isWellFormed(), 'holds one half of a surrogate pair')
 const id = string.max(128)
-const goto = string.max(128).default('')
+/** An object is kept as it came, beside the field. */
+const goto: z.ZodType<string | Readonly<Record<string, unknown>>> = z.union(
+  [string.max(128), z.record(z.string(), z.unknown())],
+  'must be text or an object',
+)
 const text = string.max(20_000)
 const unixSeconds = z.int().min(0).max(MAX_UNIX_SECONDS).default(0)
 const int32 = z.int32()
 
-const optionJson = z.object({ id: id.optional(), text: text.default(''), exclusive: z.boolean().default(false), goto })
+/** Of a survey: they follow from others, or from who asks. */
+const DERIVED: readonly string[] = ['page_count', 'topic_count', 'started_at', 'end_at', 'creator_user_id']
 
-const subTitleJson = z.object({ id: id.optional(), text: text.default('') })
+/** An object of these members. What has no field of its own is `extra`, which is undefined when that is nothing. */
+function recordOf<S extends z.ZodRawShape>(shape: S) {
+  return z.looseObject(shape).transform((given) => {
+    const isOwn = ([name, value]: [string, unknown]) =>
+      Object.hasOwn(shape, name) && !(name === 'goto' && typeof value === 'object')
+    const members = Object.entries(given)
+    const others = members.filter((member) => !isOwn(member) && !DERIVED.includes(member[0]))
+    const extra = others.length === 0 ? undefined : (Object.fromEntries(others) as JsonObject)
+    return { ...(Object.fromEntries(members.filter(isOwn)) as Own<S>), extra }
+  })
+}
+type Own<S extends z.ZodRawShape> = Omit<z.output<z.ZodObject<S>>, 'goto'> & { readonly goto?: string }
 
-const questionJson = z.object({
+const optionJson = recordOf({
+  id: id.optional(),
+  text: text.default(''),
+  exclusive: z.boolean().default(false),
+  goto: goto.optional(),
+})
+
+const subTitleJson = recordOf({ id: id.optional(), text: text.default('') })
+
+const questionJson = recordOf({
   id: id.optional(),
   index: int32.optional(),
   type: z.enum(QUESTION_TYPES),
@@ -59,14 +84,14 @@ const questionJson = z.object({
   title: text.default(''),
   description: text.default(''),
   required: z.boolean().default(false),
-  goto,
+  goto: goto.optional(),
   options: z.array(optionJson).max(2000).default([]),
   starNum: int32.optional(),
   starBeginNum: int32.optional(),
   subTitles: z.array(subTitleJson).max(1000).default([]),
 })
 
-const pageJson = z.object({
+const pageJson = recordOf({
   id: id.optional(),
   index: string.max(16).optional(),
   questions: z.array(questionJson).max(1000).default([]),
@@ -79,11 +104,12 @@ const scenes = new Map<string, SurveyScene>(
     .map(({ number }) => [String(number), number]),
 )
 
-const surveyJson = z.object({
+const surveyJson = recordOf({
   id: z.int().min(0).default(0),
   hash: z
     .string()
-    .regex(/^$|^[0-9a-f]{4}$/, 'must be four hex digits')
+    .max(64)
+    .regex(/^[A-Za-z0-9._~-]*$/, 'only letters of ASCII, digits and . _ ~ - are allowed')
     .default(''),
   scene: z
     .union([z.string(), z.number()])
@@ -111,7 +137,7 @@ function timestampOf(unixSeconds: number): Timestamp | undefined {
 }
 
 /**
- * Reads a survey from parsed JSON. Unknown keys are ignored. Only `title` and each question's `type` are required: missing
+ * Reads a survey from parsed JSON. Only `title` and each question's `type` are required: missing
  * ids and indexes follow from the position, an id that is taken being the next free one; a missing `scene` is "1", everything else
  * is empty.
  * Infinity stands for a number that cannot be held exactly.
@@ -141,7 +167,7 @@ function pagesFromJson(pages: readonly z.output<typeof pageJson>[]): MessageInit
     const questions = page.questions.map((question, questionAt) =>
       questionFromJson(question, questionAt, question.id ?? questionId(`q-${number}`, questionAt)),
     )
-    return { id: page.id ?? pageId('p', at), index: page.index ?? number, questions }
+    return { ...page, id: page.id ?? pageId('p', at), index: page.index ?? number, questions }
   })
 }
 

@@ -1,6 +1,14 @@
 // A survey as JSON: the shape of the detail endpoint (decisions 26). survey-from-json.ts reads it.
+import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
 import type { Timestamp } from '@bufbuild/protobuf/wkt'
-import { type Option, type Page, type Question, type Survey, SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
+import {
+  type Option,
+  type Page,
+  type Question,
+  type SubTitle,
+  type Survey,
+  SurveyState,
+} from '../../gen/surveyauth/v1/survey_pb.js'
 import { jsonBytes } from '../answer.js'
 
 /** Where a survey stands, as numbers of the dialect (decisions 25). */
@@ -32,7 +40,8 @@ export function surveyBytes(survey: Survey, creatorUserId: number): string {
 /** The survey up to `creator_user_id`, with its keys in the order in which the live service of this dialect sends them. */
 function headToJson(survey: Survey): object {
   const [startTime, endTime] = [unixSeconds(survey.startTime), unixSeconds(survey.endTime)]
-  return {
+  const { creator_user_id: _, pages: __, ...extra } = survey.extra ?? {}
+  const own = {
     id: Number(survey.id),
     hash: survey.hash,
     scene: String(survey.scene), // text, as published clients are typed
@@ -49,6 +58,12 @@ function headToJson(survey: Survey): object {
     createTime: unixSeconds(survey.createTime),
     updateTime: unixSeconds(survey.updateTime),
   }
+  return withExtra(own, extra)
+}
+
+/** What has a field of its own is shown rather than what `extra` holds under that name. */
+function withExtra(own: object, extra: JsonObject | undefined): object {
+  return extra ? { ...own, ...extra, ...own } : own
 }
 
 /** A description asks nothing, so it is not a topic. */
@@ -56,14 +71,14 @@ function isTopic(question: Question): boolean {
   return question.type !== 'description'
 }
 
-function pageToJson({ id, index, questions }: Page): object {
-  return { id, index, questions: questions.map(questionToJson) }
+function pageToJson({ id, index, questions, extra }: Page): object {
+  return withExtra({ id, index, questions: questions.map(questionToJson) }, extra)
 }
 
 function questionToJson(question: Question): object {
-  const { id, index, type, title, description, required, goto } = question
+  const { id, index, type, title, description, required, extra } = question
   const { starNum, starBeginNum } = starsOf(question)
-  return {
+  const own = {
     id,
     index,
     type,
@@ -71,22 +86,31 @@ function questionToJson(question: Question): object {
     title,
     description,
     required,
-    goto,
+    goto: gotoOf(question),
     options: question.options.map(optionToJson),
     ...(starNum === undefined ? {} : { starNum }),
     ...(starBeginNum === undefined ? {} : { starBeginNum }),
-    ...(hasRows(type, question.subTitles)
-      ? { subTitles: question.subTitles.map(({ id, text }) => ({ id, text })) }
-      : {}),
+    ...(hasRows(type, question.subTitles) ? { subTitles: question.subTitles.map(subTitleToJson) } : {}),
   }
+  return withExtra(own, extra)
+}
+
+/** Text, or the object that some systems write instead. */
+function gotoOf({ goto, extra }: Question | Option): JsonValue {
+  return extra?.goto ?? goto
 }
 
 function hasRows(type: string, subTitles: readonly unknown[]): boolean {
   return type.startsWith('matrix_') || subTitles.length > 0
 }
 
-function optionToJson({ id, text, exclusive, goto }: Option): object {
-  return { id, text, exclusive, goto }
+function optionToJson(option: Option): object {
+  const { id, text, exclusive, extra } = option
+  return withExtra({ id, text, exclusive, goto: gotoOf(option) }, extra)
+}
+
+function subTitleToJson({ id, text, extra }: SubTitle): object {
+  return withExtra({ id, text }, extra)
 }
 
 /** 0 if unset. */
@@ -101,7 +125,7 @@ export const MAX_UNIX_SECONDS = 253_402_300_799 // the end of year 9999
 const SHANGHAI_OFFSET_SECONDS = 8 * 60 * 60 // no summer time since 1991
 
 /** `YYYY-MM-DD HH:MM:SS` in Asia/Shanghai, the end of year 9999 for anything later; '' for 0, which means unset. */
-function shanghaiTime(unixSeconds: number): string {
+export function shanghaiTime(unixSeconds: number): string {
   if (unixSeconds === 0) return ''
   return new Date(Math.min(unixSeconds + SHANGHAI_OFFSET_SECONDS, MAX_UNIX_SECONDS) * 1000)
     .toISOString()

@@ -32,6 +32,9 @@ export const surveyRoute: Route = {
   },
 }
 
+/** The same at the path that published clients of this dialect know (decisions 26). */
+export const legacySurveyRoute: Route = { ...surveyRoute, path: '/api/surveys/:id/legacy' }
+
 /** 1 to 2^53-1, so that it is exact in JSON everywhere (decisions 27). */
 function readSurveyId(text: string): number {
   const id = parsePositiveInteger(text)

@@ -22,6 +22,11 @@ export function exportSurveys(deps: SurveyDeps) {
     if (!PAGE_TOKEN.test(request.pageToken) || !Number.isSafeInteger(afterId))
       throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')
     const owner = request.ownerUserId || undefined
+    if (request.surveyId !== 0n) {
+      const row = await deps.store.findSurvey(Number(request.surveyId))
+      const isAsked = row && (owner ?? row.ownerUserId) === row.ownerUserId
+      return { surveys: isAsked ? [{ ownerUserId: row.ownerUserId, survey: toSurvey(row) }] : [] }
+    }
     if (request.view === SurveyView.BASIC) {
       const rows = await deps.store.exportSummaries(owner, { afterId, limit })
       const surveys = rows.map(({ ownerUserId, surveyId, hash, title, state }) => {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { create } from '@bufbuild/protobuf'
 import { TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -168,6 +169,37 @@ describe('the detail', () => {
 
   test('has 0 for times that are not set', async () => {
     expect(await stored(smallSurvey())).toMatchObject({ startTime: 0, endTime: 0 })
+  })
+
+  test('returns the published record as it was imported, values and types', async () => {
+    const { creator_user_id: _, ...published } = JSON.parse(readFileSync('test/harness/published-survey.json', 'utf8'))
+    const { creator_user_id: __, ...shown } = await stored(published)
+    expect(shown).toEqual(published)
+  })
+
+  test('is at the path of published clients too, word for word and by the same rules', async () => {
+    const id = ids[0] ?? 0
+    const read = (path: string, query: object = {}) =>
+      service.get(path, { appid: access.app.appid, access_token: access.tokens.access_token, ...query })
+    for (const [at, query, type] of [
+      [id, {}, ''],
+      [id, { openid: access.tokens.openid }, ''],
+      [id, { openid: 'other' }, 'claim_error'],
+      [id, { access_token: 'other' }, 'invalid_token'],
+      [987_654_321, {}, 'survey_not_found'],
+      ['x', {}, 'invalid_argument'],
+    ] as const) {
+      const [detail, legacy] = [await read(`/api/surveys/${at}`, query), await read(`/api/surveys/${at}/legacy`, query)]
+      expect({ ...legacy, requestId: '' }).toEqual({ ...detail, requestId: '' })
+      expect(legacy.type).toBe(type)
+    }
+    for (const path of [
+      '/api/surveys/1/Legacy',
+      '/api/surveys/1/legacy/',
+      '/api/surveys//legacy',
+      '/api/surveys/1/2/legacy',
+    ])
+      expectError(await read(path), 'no_route')
   })
 
   test('returns every question type with everything that was imported', async () => {

@@ -33,6 +33,7 @@ const CONTRACT = [
   'survey import',
   'survey delete',
   'survey list',
+  'survey show',
   'survey export',
   'grant list',
   'grant revoke',

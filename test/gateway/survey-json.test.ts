@@ -1,11 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { create, equals, fromBinary } from '@bufbuild/protobuf'
+import { create, equals, fromBinary, toBinary } from '@bufbuild/protobuf'
+import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { QUESTION_TYPES, surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import { surveyBytes, surveyToJson } from '../../gateway/api/survey-to-json.js'
 import { SurveyScene, SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
 import { toDraft } from '../../services/survey/import-surveys.js'
 
+const published = JSON.parse(readFileSync('test/harness/published-survey.json', 'utf8'))
 const folder = 'examples/surveys'
 const examples = readdirSync(folder).map((name) => JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')))
 
@@ -98,8 +100,70 @@ test.each([1, 1_000])('the bytes of a survey with %i questions are its JSON, for
   }
 })
 
-test('an empty survey needs only a title, and unknown keys are ignored', () => {
-  const survey = surveyFromJson({ title: 't', future: { key: 1 } })
+test('the published record comes out as it went in, values and types, also through the bytes in which it is stored', () => {
+  const survey = surveyFromJson(published)
+  expect(surveyToJson(survey, published.creator_user_id)).toEqual(published)
+  const stored = fromBinary(SurveySchema, toBinary(SurveySchema, survey))
+  expect(surveyToJson(stored, published.creator_user_id)).toEqual(published)
+  expect(JSON.parse(Buffer.from(surveyBytes(stored, 1000), 'latin1').toString())).toEqual(published)
+})
+
+test('members that have no field of their own come out as they went in, wherever they are', () => {
+  const bare = { id: 'x', index: 7, type: 'matrix_radio', options: [{ id: 'o' }], subTitles: [{ id: 's' }] }
+  const own = surveyToJson(surveyFromJson({ title: 't', pages: [{ id: 'p', questions: [bare] }] }), 0)
+  const members = fc.dictionary(
+    fc.oneof(
+      fc.string({ unit: 'grapheme', maxLength: 40 }).filter((name) => name !== '__proto__' && !isOwn(name)),
+      fc.constantFrom('extra', 'subType', '$typeName', '$unknown', 'toString', 'constructor', 'length'),
+    ),
+    fc.jsonValue({ maxDepth: 4, stringUnit: 'grapheme' }),
+    { maxKeys: 5 },
+  )
+  fc.assert(
+    fc.property(members, members, members, members, members, (ofSurvey, ofPage, ofQuestion, ofOption, ofRow) => {
+      const given = structuredClone(own) as { pages: [{ questions: [{ options: [object]; subTitles: [object] }] }] }
+      const [page] = given.pages
+      const [question] = page.questions
+      Object.assign(question.options[0], ofOption)
+      Object.assign(question.subTitles[0], ofRow)
+      Object.assign(question, ofQuestion)
+      Object.assign(page, ofPage)
+      Object.assign(given, ofSurvey)
+      const stored = fromBinary(SurveySchema, toBinary(SurveySchema, surveyFromJson(given)))
+      expect(JSON.parse(Buffer.from(surveyBytes(stored, 0), 'latin1').toString())).toEqual(given)
+    }),
+  )
+})
+
+/** A name that has a field of its own somewhere in the record. */
+const isOwn = (name: string) => JSON.stringify(published).includes(JSON.stringify(name))
+
+test('what has a field of its own is shown rather than what `extra` holds under that name', () => {
+  const extra = { id: 9, title: 'x', creator_user_id: 9, pages: [], text: 'x', goto: { id: 'p' }, more: null }
+  const question = { id: 'q', type: 'radio', options: [{ id: 'o', extra }], subTitles: [{ id: 's', extra }], extra }
+  const survey = create(SurveySchema, { title: 't', pages: [{ id: 'p', questions: [question], extra }], extra })
+  const shown = surveyToJson(survey, 5)
+  const goto = { id: 'p' }
+  expect(shown).toMatchObject({
+    id: 0,
+    title: 't',
+    more: null,
+    creator_user_id: 5,
+    pages: [
+      {
+        id: 'p',
+        more: null,
+        questions: [
+          { id: 'q', title: '', goto, options: [{ id: 'o', text: '', goto }], subTitles: [{ id: 's', text: '' }] },
+        ],
+      },
+    ],
+  })
+  expect(JSON.parse(surveyBytes(survey, 5))).toEqual(shown)
+})
+
+test('an empty survey needs only a title', () => {
+  const survey = surveyFromJson({ title: 't' })
   expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1, state: SurveyState.DRAFT }))).toBe(
     true,
   )
@@ -130,7 +194,7 @@ test.each([
   [{}, /^title: is missing$/],
   [{ title: 't', pages: [{ questions: [{}] }] }, /^pages\[0\]\.questions\[0\]\.type: is missing$/],
   [{ title: 't', state: 1 }, /^state: must be 0 \(draft\), 2 \(collecting\) or 3 \(paused\)$/],
-  [{ title: 't', hash: 'xyz' }, /^hash: must be four hex digits$/],
+  [{ title: 't', hash: 'x/z' }, /^hash: only letters/],
   [{ title: 't', scene: 2 }, /^scene: must be one of "1" "3" "4" "5" "6" "7" "8" "9"$/],
   [{ title: 't', scene: '01' }, /^scene: must be one of "1" /],
   [{ title: 't', scene: '0' }, /^scene: must be one of "1" /],

@@ -1,5 +1,5 @@
-import { create, type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
-import { TimestampSchema } from '@bufbuild/protobuf/wkt'
+import { create, type DescField, type DescMessage, type JsonObject, type Message, ScalarType } from '@bufbuild/protobuf'
+import { StructSchema, TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { createValidator } from '@bufbuild/protovalidate'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -97,6 +97,7 @@ function anyMessage(desc: DescMessage, depth = 0): fc.Arbitrary<Message> {
 function anyValue(field: DescField, depth: number): fc.Arbitrary<unknown> {
   switch (field.fieldKind) {
     case 'message':
+      if (field.message.typeName === StructSchema.typeName) return fc.constantFrom({}, { a: [null, { b: 'x' }] })
       return anyMessage(field.message, depth + 1)
     case 'enum':
       return fc.constantFrom(0, 1, 2, 3, 99)
@@ -165,8 +166,8 @@ describe('the compiled rules', () => {
     expect(update({ avatar: 'ftp://a.example/' })).toBe(refusedAvatar)
     expect(update({ nickname: 'x'.repeat(101) })).toBe('nickname: at most 100 characters')
     expect(update({ nickname: '', avatar: '' })).toBeUndefined()
-    expect(compileRules(SurveySchema)(create(SurveySchema, { hash: 'ABCD' }))).toBe(
-      'hash: must be four hex digits, in lower case',
+    expect(compileRules(SurveySchema)(create(SurveySchema, { hash: 'a b' }))).toBe(
+      'hash: only letters of ASCII, digits and . _ ~ - are allowed',
     )
   })
 
@@ -237,6 +238,26 @@ describe('the compiled rules', () => {
     expect(compileRules(AddAppSecretRequestSchema)(request)).toBe(
       what === 'none' ? 'expire_time: must be a time between the years 1 and 9999' : undefined,
     )
+  })
+
+  const nested = (depth: number): object => (depth === 1 ? {} : { in: nested(depth - 1) })
+  const names = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`name${at}`, at]))
+  test.each([
+    ['200 members', names(200), undefined],
+    ['201 members', names(201), 'extra: at most 200 members'],
+    ['a name of 128 characters', { ['x'.repeat(128)]: 1 }, undefined],
+    ['a name of 129 characters', { a: { ['x'.repeat(129)]: 1 } }, 'extra.a: a name is longer than 128 characters, or'],
+    ['a name that JavaScript gives a meaning', JSON.parse('{"a": [{"__proto__": 1}]}'), 'extra.a[0]: a name is'],
+    ['20 levels', nested(20), undefined],
+    ['21 levels', nested(21), /^extra(\.in){20}: nested more than 20 deep$/],
+    ['half a character', { a: ['\ud800'] }, 'extra.a[0]: holds one half of a surrogate pair'],
+    ['half a character in a name', { '\ud800': 1 }, 'extra: holds one half'],
+    ['U+0000', { a: { b: '\0' } }, 'extra.a.b: must not contain a NUL character'],
+    ['no number', { a: Number.NaN }, 'extra.a: has more digits than can be kept'],
+  ])('bound what is kept as it came: %s', (_, extra, refusal) => {
+    const told = compileRules(SurveySchema)(create(SurveySchema, { extra: extra as JsonObject }))
+    if (refusal === undefined) expect(told).toBeUndefined()
+    else expect(told).toMatch(refusal)
   })
 
   test('refuse U+0000 in a text, which not every database can store', () => {

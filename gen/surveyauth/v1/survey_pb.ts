@@ -8,17 +8,21 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Message } from "@bufbuild/protobuf";
+import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file surveyauth/v1/survey.proto.
  */
 export const file_surveyauth_v1_survey: GenFile = /*@__PURE__*/
-  fileDesc("ChpzdXJ2ZXlhdXRoL3YxL3N1cnZleS5wcm90bxINc3VydmV5YXV0aC52MSL1AwoGU3VydmV5EhwKAmlkGAEgASgDQhC6SA0iCxj/////////DygAEiUKBGhhc2gYAiABKAlCF7pIFHISMhBeJHxeWzAtOWEtZl17NH0kEjMKBXNjZW5lGAMgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTY2VuZUIIukgFggECEAESFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2NyZWF0ZV90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoFcGFnZXMYDCADKAsyEy5zdXJ2ZXlhdXRoLnYxLlBhZ2VCCbpIBpIBAxD0AyJrCgRQYWdlEhQKAmlkGAEgASgJQgi6SAVyAxiAARIWCgVpbmRleBgCIAEoCUIHukgEcgIYEBI1CglxdWVzdGlvbnMYAyADKAsyFy5zdXJ2ZXlhdXRoLnYxLlF1ZXN0aW9uQgm6SAaSAQMQ6AcixQQKCFF1ZXN0aW9uEhQKAmlkGAEgASgJQgi6SAVyAxiAARINCgVpbmRleBgCIAEoBRLVAQoEdHlwZRgDIAEoCULGAbpIwgFyvwEyvAFeKHJhZGlvfGNoZWNrYm94fHNlbGVjdHx0ZXh0fHRleHRhcmVhfGJsYW5rc3xzdGFyfG5wc3xzb3J0fG1hdHJpeF9yYWRpb3xtYXRyaXhfY2hlY2tib3h8bWF0cml4X3N0YXJ8bWF0cml4X2JsYW5rfGNoYWluZWRfc2VsZWN0c3x1cGxvYWR8ZGVzY3JpcHRpb258ZGF0ZXRpbWV8c2lnbmF0dXJlfGFkZHJlc3N8cGhvbmV8c2hlZXQpJBIZCghzdWJfdHlwZRgEIAEoCUIHukgEcgIYQBIYCgV0aXRsZRgFIAEoCUIJukgGcgQYoJwBEh4KC2Rlc2NyaXB0aW9uGAYgASgJQgm6SAZyBBignAESEAoIcmVxdWlyZWQYByABKAgSFgoEZ290bxgIIAEoCUIIukgFcgMYgAESMQoHb3B0aW9ucxgJIAMoCzIVLnN1cnZleWF1dGgudjEuT3B0aW9uQgm6SAaSAQMQ0A8SNgoKc3ViX3RpdGxlcxgKIAMoCzIXLnN1cnZleWF1dGgudjEuU3ViVGl0bGVCCbpIBpIBAxDoBxIVCghzdGFyX251bRgLIAEoBUgAiAEBEhsKDnN0YXJfYmVnaW5fbnVtGAwgASgFSAGIAQFCCwoJX3N0YXJfbnVtQhEKD19zdGFyX2JlZ2luX251bSJiCgZPcHRpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEhcKBHRleHQYAiABKAlCCbpIBnIEGKCcARIRCglleGNsdXNpdmUYAyABKAgSFgoEZ290bxgEIAEoCUIIukgFcgMYgAEiOQoIU3ViVGl0bGUSFAoCaWQYASABKAlCCLpIBXIDGIABEhcKBHRleHQYAiABKAlCCbpIBnIEGKCcASJjCg1TdXJ2ZXlTdW1tYXJ5EgoKAmlkGAEgASgDEgwKBGhhc2gYAiABKAkSDQoFdGl0bGUYAyABKAkSKQoFc3RhdGUYBCABKA4yGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN0YXRlKnkKC1N1cnZleVN0YXRlEhwKGFNVUlZFWV9TVEFURV9VTlNQRUNJRklFRBAAEhYKElNVUlZFWV9TVEFURV9EUkFGVBABEhsKF1NVUlZFWV9TVEFURV9DT0xMRUNUSU5HEAISFwoTU1VSVkVZX1NUQVRFX1BBVVNFRBADKvkBCgtTdXJ2ZXlTY2VuZRIcChhTVVJWRVlfU0NFTkVfVU5TUEVDSUZJRUQQABIXChNTVVJWRVlfU0NFTkVfU1VSVkVZEAESFQoRU1VSVkVZX1NDRU5FX0VYQU0QAxIXChNTVVJWRVlfU0NFTkVfUkVQT1JUEAQSHQoZU1VSVkVZX1NDRU5FX0ZFRURCQUNLXzM2MBAFEhsKF1NVUlZFWV9TQ0VORV9FVkFMVUFUSU9OEAYSGAoUU1VSVkVZX1NDRU5FX1NJR05fVVAQBxIVChFTVVJWRVlfU0NFTkVfVk9URRAIEhYKElNVUlZFWV9TQ0VORV9DSEFJThAJQh5QAVoac3VydmV5YXV0aC92MTtzdXJ2ZXlhdXRodjFiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("ChpzdXJ2ZXlhdXRoL3YxL3N1cnZleS5wcm90bxINc3VydmV5YXV0aC52MSKhBAoGU3VydmV5EhwKAmlkGAEgASgDQhC6SA0iCxj/////////DygAEikKBGhhc2gYAiABKAlCG7pIGHIWGEAyEl5bQS1aYS16MC05Ll9+LV0qJBIzCgVzY2VuZRgDIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U2NlbmVCCLpIBYIBAhABEhcKBXRpdGxlGAQgASgJQgi6SAVyAxjoBxIZCgZwcmVmaXgYBSABKAlCCbpIBnIEGKCcARIZCgZzdWZmaXgYBiABKAlCCbpIBnIEGKCcARIzCgVzdGF0ZRgHIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGVCCLpIBYIBAhABEi4KCnN0YXJ0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtjcmVhdGVfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KBXBhZ2VzGAwgAygLMhMuc3VydmV5YXV0aC52MS5QYWdlQgm6SAaSAQMQ9AMSJgoFZXh0cmEYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IpMBCgRQYWdlEhQKAmlkGAEgASgJQgi6SAVyAxiAARIWCgVpbmRleBgCIAEoCUIHukgEcgIYEBI1CglxdWVzdGlvbnMYAyADKAsyFy5zdXJ2ZXlhdXRoLnYxLlF1ZXN0aW9uQgm6SAaSAQMQ6AcSJgoFZXh0cmEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Iu0ECghRdWVzdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESDQoFaW5kZXgYAiABKAUS1QEKBHR5cGUYAyABKAlCxgG6SMIBcr8BMrwBXihyYWRpb3xjaGVja2JveHxzZWxlY3R8dGV4dHx0ZXh0YXJlYXxibGFua3N8c3RhcnxucHN8c29ydHxtYXRyaXhfcmFkaW98bWF0cml4X2NoZWNrYm94fG1hdHJpeF9zdGFyfG1hdHJpeF9ibGFua3xjaGFpbmVkX3NlbGVjdHN8dXBsb2FkfGRlc2NyaXB0aW9ufGRhdGV0aW1lfHNpZ25hdHVyZXxhZGRyZXNzfHBob25lfHNoZWV0KSQSGQoIc3ViX3R5cGUYBCABKAlCB7pIBHICGEASGAoFdGl0bGUYBSABKAlCCbpIBnIEGKCcARIeCgtkZXNjcmlwdGlvbhgGIAEoCUIJukgGcgQYoJwBEhAKCHJlcXVpcmVkGAcgASgIEhYKBGdvdG8YCCABKAlCCLpIBXIDGIABEjEKB29wdGlvbnMYCSADKAsyFS5zdXJ2ZXlhdXRoLnYxLk9wdGlvbkIJukgGkgEDENAPEjYKCnN1Yl90aXRsZXMYCiADKAsyFy5zdXJ2ZXlhdXRoLnYxLlN1YlRpdGxlQgm6SAaSAQMQ6AcSFQoIc3Rhcl9udW0YCyABKAVIAIgBARIbCg5zdGFyX2JlZ2luX251bRgMIAEoBUgBiAEBEiYKBWV4dHJhGA0gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtIooBCgZPcHRpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEhcKBHRleHQYAiABKAlCCbpIBnIEGKCcARIRCglleGNsdXNpdmUYAyABKAgSFgoEZ290bxgEIAEoCUIIukgFcgMYgAESJgoFZXh0cmEYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImEKCFN1YlRpdGxlEhQKAmlkGAEgASgJQgi6SAVyAxiAARIXCgR0ZXh0GAIgASgJQgm6SAZyBBignAESJgoFZXh0cmEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUqeQoLU3VydmV5U3RhdGUSHAoYU1VSVkVZX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSU1VSVkVZX1NUQVRFX0RSQUZUEAESGwoXU1VSVkVZX1NUQVRFX0NPTExFQ1RJTkcQAhIXChNTVVJWRVlfU1RBVEVfUEFVU0VEEAMq+QEKC1N1cnZleVNjZW5lEhwKGFNVUlZFWV9TQ0VORV9VTlNQRUNJRklFRBAAEhcKE1NVUlZFWV9TQ0VORV9TVVJWRVkQARIVChFTVVJWRVlfU0NFTkVfRVhBTRADEhcKE1NVUlZFWV9TQ0VORV9SRVBPUlQQBBIdChlTVVJWRVlfU0NFTkVfRkVFREJBQ0tfMzYwEAUSGwoXU1VSVkVZX1NDRU5FX0VWQUxVQVRJT04QBhIYChRTVVJWRVlfU0NFTkVfU0lHTl9VUBAHEhUKEVNVUlZFWV9TQ0VORV9WT1RFEAgSFgoSU1VSVkVZX1NDRU5FX0NIQUlOEAlCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * A survey as its owner designed it.
+ *
+ * `extra`, here and below, holds the members of the JSON that have no field of their own, as they came: docs/api/openapi.yaml
+ * lists those that are known by name. At most 200 of them, their names at most 128 characters long, nested at most 20 deep.
+ * Where a field of its own has that name in the JSON, the field is shown.
  *
  * @generated from message surveyauth.v1.Survey
  */
@@ -31,7 +35,7 @@ export type Survey = Message<"surveyauth.v1.Survey"> & {
   id: bigint;
 
   /**
-   * Four hex digits that belong to the id in links; set by the service when empty.
+   * Belongs to the id in links; four hex digits, set by the service, when empty.
    *
    * @generated from field: string hash = 2;
    */
@@ -106,6 +110,13 @@ export type Survey = Message<"surveyauth.v1.Survey"> & {
    * @generated from field: repeated surveyauth.v1.Page pages = 12;
    */
   pages: Page[];
+
+  /**
+   * Other members, for example `template_id`.
+   *
+   * @generated from field: google.protobuf.Struct extra = 13;
+   */
+  extra?: JsonObject | undefined;
 };
 
 /**
@@ -141,6 +152,13 @@ export type Page = Message<"surveyauth.v1.Page"> & {
    * @generated from field: repeated surveyauth.v1.Question questions = 3;
    */
   questions: Question[];
+
+  /**
+   * Other members.
+   *
+   * @generated from field: google.protobuf.Struct extra = 4;
+   */
+  extra?: JsonObject | undefined;
 };
 
 /**
@@ -239,6 +257,13 @@ export type Question = Message<"surveyauth.v1.Question"> & {
    * @generated from field: optional int32 star_begin_num = 12;
    */
   starBeginNum?: number | undefined;
+
+  /**
+   * Other members, for example `hidden` or `levels`; also a `goto` that is an object, which is shown instead of the field.
+   *
+   * @generated from field: google.protobuf.Struct extra = 13;
+   */
+  extra?: JsonObject | undefined;
 };
 
 /**
@@ -281,6 +306,13 @@ export type Option = Message<"surveyauth.v1.Option"> & {
    * @generated from field: string goto = 4;
    */
   goto: string;
+
+  /**
+   * Other members, for example `display`; also a `goto` that is an object, which is shown instead of the field.
+   *
+   * @generated from field: google.protobuf.Struct extra = 5;
+   */
+  extra?: JsonObject | undefined;
 };
 
 /**
@@ -309,6 +341,13 @@ export type SubTitle = Message<"surveyauth.v1.SubTitle"> & {
    * @generated from field: string text = 2;
    */
   text: string;
+
+  /**
+   * Other members.
+   *
+   * @generated from field: google.protobuf.Struct extra = 3;
+   */
+  extra?: JsonObject | undefined;
 };
 
 /**
@@ -332,7 +371,7 @@ export type SurveySummary = Message<"surveyauth.v1.SurveySummary"> & {
   id: bigint;
 
   /**
-   * Four hex digits.
+   * Belongs to the id in links.
    *
    * @generated from field: string hash = 2;
    */
