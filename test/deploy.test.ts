@@ -16,7 +16,7 @@ import { temporaryDirectory } from './store/temporary-directory.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const FOLDER = path.join(ROOT, 'deploy')
-const OURS = ['systemd', 'docker', 'nginx', 'envoy']
+const OURS = ['systemd', 'docker', 'nginx', 'envoy', 'haproxy']
 
 const files = OURS.flatMap((folder) => readdirSync(path.join(FOLDER, folder)).map((name) => path.join(folder, name)))
 const textOf = (file: string) => readFileSync(path.join(FOLDER, file), 'utf8')
@@ -146,7 +146,7 @@ interface Rule {
 
 function nginxRules(text: string): Rule[] {
   const [server = ''] = text.split(/^server \{\n\s+listen 80;/m)
-  return [...withoutComments(server).matchAll(/location (= )?(\/\S*) \{([^}]*)\}/g)].map(
+  return [...withoutComments(server).matchAll(/location (= )?(\/\S*) \{(?!\s+internal;)([^}]*)\}/g)].map(
     ([, exact, path = '', body = '']) => ({
       path,
       isPrefix: exact === undefined,
@@ -155,14 +155,20 @@ function nginxRules(text: string): Rule[] {
   )
 }
 
+interface EnvoyRoute {
+  readonly match: { readonly path?: string; readonly prefix?: string }
+  readonly route: { readonly retry_policy: { readonly retry_on: string } }
+}
+
 function envoyRules(text: string): Rule[] {
   const rules: Rule[] = []
   const visit = (node: unknown): void => {
     if (typeof node !== 'object' || node === null) return
     if ('match' in node) {
-      const { match, route } = node as { match: { path?: string; prefix?: string }; route: { retry_policy?: object } }
+      const { match, route } = node as EnvoyRoute
       const path = match.path ?? match.prefix ?? ''
-      rules.push({ path, isPrefix: match.path === undefined, isRetried: route.retry_policy !== undefined })
+      const isRetried = route.retry_policy.retry_on !== 'connect-failure' // which no gateway has seen
+      rules.push({ path, isPrefix: match.path === undefined, isRetried })
     } else Object.values(node).forEach(visit)
   }
   visit(parse(text))
@@ -221,10 +227,17 @@ describe('logs of proxies', () => {
     expect([...text.matchAll(/error_log +\S+ +(\w+);/g)].map(([, level]) => level)).toEqual(['crit', 'crit'])
   })
 
+  test('HAProxy logs nothing that holds a query', () => {
+    const [, format = ''] = /log-format "(.*)"/.exec(textOf('haproxy/haproxy.cfg')) ?? []
+    expect(format).toContain('%HPO')
+    expect(format).not.toMatch(/%(r|HU|HQ|HP|hr|hrl|hs|hsl)\b|%\[/)
+    expect(textOf('haproxy/haproxy.cfg')).not.toMatch(/option httplog|http-request capture|capture request/)
+  })
+
   test('Envoy logs neither path nor headers', () => {
     const operators = [...textOf('envoy/envoy.yaml').matchAll(/%([A-Z_]+(?:\(.*?\))?)%/g)].map(([, word]) => word)
     expect(operators).toContain('ROUTE_NAME')
-    expect(operators.filter((word) => /\(/.test(word ?? ''))).toEqual(['REQ(:METHOD)'])
+    expect(operators.filter((word) => /\(/.test(word ?? ''))).toEqual(['REQ(:METHOD)', 'REQ(X-REQUEST-ID)'])
   })
 })
 

@@ -19,6 +19,7 @@ import { createAuthority } from '../rpc/certificates.js'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROGRAM = path.join(ROOT, 'bin/survey-auth.js')
 const HOST = 'auth.example.com'
+const OUR_PAGE = readFileSync(path.join(ROOT, 'deploy/unavailable.html'), 'utf8')
 const TIMEOUT_MS = 180_000
 const hasNginx = spawnSync('nginx', ['-v']).status === 0
 
@@ -100,6 +101,7 @@ class Nginx {
       'upstream.conf': upstream,
       'survey-auth.conf': server,
       'ca.pem': authority.cert,
+      'unavailable.html': OUR_PAGE,
     }
     const tls = { [`${HOST}.pem`]: cert, [`${HOST}.key`]: key }
     for (const [name, text] of Object.entries({ ...written, ...tls })) writeFileSync(path.join(this.folder, name), text)
@@ -315,7 +317,9 @@ describe.skipIf(!hasNginx)('when gateways cut the connection after they received
         received = 0
         const answer = await nginx.curl(`${target}?code=canaryCode`, '--request', method)
         expect(received).toBe(times)
-        expect(answer.status).toBe(target.startsWith('/api/') ? 503 : 502)
+        expect(answer.status).toBe(503)
+        if (target.startsWith('/connect/')) expect(answer.text).toBe(OUR_PAGE)
+        else expect(answer.text).toContain('"type":"remote_server_error"')
         expect(nginx.logs).not.toContain('canaryCode')
       } finally {
         for (const server of cutting) server.close()
