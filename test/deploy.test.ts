@@ -199,7 +199,7 @@ describe.each(proxies)('routes of %s', (name, rules) => {
   test('retry only reads', () => {
     const reads = ['user', 'survey', 'surveys']
     const retried = routes.filter((route) => route.kind === 'api' && ruleFor(rules, route)?.isRetried)
-    expect(retried.map((route) => route.name).sort()).toEqual(reads.sort())
+    expect(new Set(retried.map((route) => route.name))).toEqual(new Set(reads))
     const pages = routes.filter((route) => route.kind === 'page' && route.method === 'POST')
     if (name === 'Envoy') expect(pages.filter((route) => ruleFor(rules, route)?.isRetried)).toEqual([])
     else expect(textOf('nginx/survey-auth.conf')).not.toContain('non_idempotent') // or nginx would retry a POST
