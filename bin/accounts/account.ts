@@ -21,12 +21,12 @@ const account = z
       .string()
       .max(100)
       .refine((nickname) => !nickname.includes('\0'), 'has a NUL character')
-      .default(''),
+      .nullish(),
     avatar: z
       .string()
       .max(2_048)
       .regex(/^$|^https?:\/\/[!-~]+$/, 'must be an http or https address')
-      .default(''),
+      .nullish(),
     password_hash: text(1_024).optional(),
     disabled: z.boolean().default(false),
     identities: z.array(identity).max(20).default([]),

@@ -33,7 +33,7 @@ export function fromKeycloak(record: unknown): AccountInput {
   return {
     external_id: user.id,
     username: user.username ?? undefined,
-    nickname: [user.firstName, user.lastName].filter(Boolean).join(' '),
+    nickname: [user.firstName, user.lastName].filter(Boolean).join(' ') || undefined,
     disabled: !user.enabled,
     created_at: isoOf(user.createdTimestamp),
     identities: user.federatedIdentities?.map(({ identityProvider, userId }) => ({
@@ -80,8 +80,8 @@ export function fromAuth0(record: unknown): AccountInput {
   return {
     external_id: user.user_id ?? oid ?? undefined,
     username: user.username ?? user.email ?? undefined,
-    nickname: user.nickname ?? user.name ?? '',
-    avatar: user.picture ?? '',
+    nickname: user.nickname ?? user.name ?? undefined,
+    avatar: user.picture ?? undefined,
     disabled: user.blocked ?? false,
     created_at: user.created_at ?? undefined,
     password_hash: user.passwordHash ?? user.password_hash ?? undefined,
@@ -115,8 +115,8 @@ export function fromFirebase(parameters: FirebaseParameters): Convert {
     return {
       external_id: user.localId,
       username: user.email ?? undefined,
-      nickname: user.displayName ?? '',
-      avatar: user.photoUrl ?? '',
+      nickname: user.displayName ?? undefined,
+      avatar: user.photoUrl ?? undefined,
       disabled: user.disabled ?? false,
       created_at: isoOf(user.createdAt == null ? undefined : Number(user.createdAt)),
       identities: user.providerUserInfo

@@ -223,8 +223,8 @@ function toMessage(account: Account): ImportedUser {
   return create(ImportedUserSchema, {
     externalId,
     username,
-    nickname,
-    avatar,
+    ...(nickname !== undefined && { nickname: nickname ?? '' }),
+    ...(avatar !== undefined && { avatar: avatar ?? '' }),
     passwordHash,
     disabled: account.disabled,
     identities: account.identities,

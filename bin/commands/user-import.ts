@@ -12,6 +12,8 @@ password_hash is what argon2, bcrypt, scrypt, PBKDF2 (PHC string format, passlib
 SHA digests are hashed again with argon2id, which takes 10 ms each. Nobody needs a new password: each hash is replaced by ours when
 its user signs in.
 
+With --on-existing update a nickname or avatar that a record lacks is kept; "" or null empties it, in NDJSON only.
+
 The key is the external_id, or else the username. A repetition changes nothing, so an import that was interrupted can be repeated,
 or go on with --from. Exit code 3: some records were refused, all others are stored.
 `

@@ -6,8 +6,9 @@ export interface ImportedUser {
   readonly username: string
   /** Empty for none. */
   readonly externalId: string
-  readonly nickname: string
-  readonly avatar: string
+  /** As is the next one: undefined to keep what is known, empty for none. */
+  readonly nickname: string | undefined
+  readonly avatar: string | undefined
   /** As it is stored; empty for none. */
   readonly passwordHash: string
   readonly isDisabled: boolean
@@ -45,7 +46,7 @@ export type ImportVerdict =
 export type ImportRefusal = 'deleted' | 'exists' | 'username_taken' | 'other_username' | 'identity_taken'
 
 export interface ImportChanges {
-  readonly profile: Partial<Pick<ImportedUser, 'nickname' | 'avatar'>>
+  readonly profile: { readonly nickname?: string; readonly avatar?: string }
   readonly isDisabled: boolean
   /** Undefined to keep it. */
   readonly passwordHash: string | undefined
@@ -71,6 +72,11 @@ export function judgeImport(user: ImportedUser, facts: ImportFacts, rules: Impor
   return { outcome: 'updated', userId: existing.userId, ...changes }
 }
 
+/** A user who was not there before. */
+export function newUserOf(user: ImportedUser) {
+  return { ...user, nickname: user.nickname ?? '', avatar: user.avatar ?? '' }
+}
+
 function changesOf(
   user: ImportedUser,
   existing: KnownUser,
@@ -81,8 +87,8 @@ function changesOf(
   const isReplaced = rules.replacesPasswords && passwordHash !== '' && passwordHash !== existing.passwordHash
   return {
     profile: {
-      ...(nickname !== existing.nickname && { nickname }),
-      ...(avatar !== existing.avatar && { avatar }),
+      ...(nickname !== undefined && nickname !== existing.nickname && { nickname }),
+      ...(avatar !== undefined && avatar !== existing.avatar && { avatar }),
     },
     isDisabled: user.isDisabled && !existing.isDisabled,
     passwordHash: isReplaced ? passwordHash : undefined,

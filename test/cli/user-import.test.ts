@@ -94,6 +94,27 @@ test('the same import again changes nothing; another one updates when that is as
   expect(await importAgain('--on-existing', 'update')).toMatchObject({ unchanged: 1 })
 })
 
+test('an update keeps the nickname and avatar that a record does not have, and empties what it says is none', async () => {
+  const service = await createProcess()
+  const avatar = 'https://img.example/a'
+  const file = fileOf(service, 'users.ndjson', lines({ external_id: '1', nickname: 'Ann', avatar }))
+  const update = (of = file) => service.json<Totals>(['user', 'import', of, '--on-existing', 'update'])
+  await update()
+  for (const [said, outcome, kept] of [
+    [{}, { unchanged: 1 }, { nickname: 'Ann', avatar }],
+    [{ nickname: '' }, { updated: 1 }, { nickname: '', avatar }],
+    [{ avatar: null }, { updated: 1 }, { nickname: '', avatar: '' }],
+  ] as const) {
+    fileOf(service, 'users.ndjson', lines({ external_id: '1', ...said }))
+    expect(await update()).toMatchObject(outcome)
+    expect(await service.json(['user', 'show', 'external_id:1'])).toMatchObject(kept)
+  }
+  const csv = fileOf(service, 'users.csv', 'external_id,nickname\n1,Ann\n')
+  expect(await update(csv)).toMatchObject({ updated: 1 })
+  fileOf(service, 'users.csv', 'external_id,nickname\n1,\n')
+  expect(await update(csv)).toMatchObject({ unchanged: 1 })
+})
+
 test('a dry run needs no more than the file, and stores nothing', async () => {
   const service = await createProcess()
   const file = fileOf(service, 'users.ndjson', lines({ external_id: '1' }))

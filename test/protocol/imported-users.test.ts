@@ -87,6 +87,14 @@ test('an update changes what differs and nothing else', () => {
   expect(judge({ isDisabled: true }, known())).toEqual({ ...nothing, isDisabled: true })
 })
 
+test('what is not said of a user is kept, and what is said to be none is emptied', () => {
+  const facts = known({ nickname: 'A.', avatar: 'a' })
+  const unsaid = { nickname: undefined, avatar: undefined }
+  expect(judge(unsaid, facts, { onExisting: 'fail' })).toEqual({ outcome: 'unchanged', userId: 'old' })
+  const emptied = { nickname: '', avatar: '' }
+  expect(judge(emptied, facts)).toMatchObject({ outcome: 'updated', profile: emptied })
+})
+
 test('who is disabled here stays disabled', () => {
   expect(judge({ isDisabled: false }, known({ isDisabled: true }))).toEqual({ outcome: 'unchanged', userId: 'old' })
 })

@@ -97,6 +97,19 @@ export const importChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'an import that does not say nickname and avatar makes a user without, and keeps them in an update',
+    async run(store) {
+      const unsaid = { nickname: undefined, avatar: undefined }
+      expect(await outcomes(store, [imported('cat', unsaid)])).toEqual(['created'])
+      expect(await store.findUser('cat')).toMatchObject({ nickname: '', avatar: '' })
+      expect(await outcomes(store, [imported('cat', { nickname: 'Cat' })])).toEqual(['updated'])
+      expect(await outcomes(store, [imported('cat', unsaid)])).toEqual(['unchanged'])
+      const linked = imported('cat', { ...unsaid, identities: [corp('another')] })
+      expect(await outcomes(store, [linked])).toEqual(['updated'])
+      expect(await store.findUser('cat')).toMatchObject({ nickname: 'Cat', avatar: userRow('cat').avatar })
+    },
+  },
+  {
     title:
       'who was deleted stays so through an import, and a new user with that external_id is one whom an operator makes',
     async run(store) {
@@ -105,7 +118,7 @@ export const importChecks: readonly Check<TokenStore>[] = [
       const again = imported('cat', { userId: 'second' })
       expect(await outcomes(store, [again])).toEqual(['deleted'])
       expect(await store.findUserByExternalId('x-cat')).toBeUndefined()
-      const { identities: _, ...made } = again
+      const made = userRow('cat', { userId: 'second', externalId: again.externalId })
       expect(await store.createUser(made, byOperator)).toBe('created')
       expect(await outcomes(store, [again])).toEqual(['updated'])
       expect(await store.listIdentities('second')).toHaveLength(1)

@@ -1,4 +1,4 @@
-import { type ImportedUser, judgeImport } from '../../../protocol/imported-users.js'
+import { type ImportedUser, judgeImport, newUserOf } from '../../../protocol/imported-users.js'
 import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import type { TokenStore, UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
@@ -40,7 +40,7 @@ export function createImportMethods(database: Database, audit: Audit): Pick<Toke
         for (const [index, verdict] of verdicts.entries()) {
           const user = users[index] as ImportedUser
           if (verdict.outcome === 'created') {
-            writeNewUser(transaction, audit, user, cause)
+            writeNewUser(transaction, audit, newUserOf(user), cause)
             for (const identity of user.identities) {
               writeIdentity(transaction, audit, { ...identity, userId: user.userId }, now, cause)
             }

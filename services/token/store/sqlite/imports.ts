@@ -3,6 +3,7 @@ import {
   type ImportRules,
   type ImportVerdict,
   judgeImport,
+  newUserOf,
 } from '../../../protocol/imported-users.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
@@ -29,7 +30,7 @@ export function importWrites(db: Connection, writes: Writes) {
     const verdict = judgeImport(user, facts, rules)
     if (rules.isDryRun) return verdict
     if (verdict.outcome === 'created') {
-      writes.createUser(user, cause)
+      writes.createUser(newUserOf(user), cause)
       for (const identity of user.identities) writes.linkIdentity(identity, user.userId, now, cause)
     }
     if (verdict.outcome === 'updated') {
