@@ -1,12 +1,15 @@
 // A sign-in with a password that another system has hashed.
 import { randomBytes } from 'node:crypto'
 import path from 'node:path'
+import { create } from '@bufbuild/protobuf'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import type { SignInRequest } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { ImportOutcome, ImportUsersRequestSchema } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Call } from '../../services/rpc/dispatcher.js'
 import { ServiceError } from '../../services/rpc/service-error.js'
 import { signIn } from '../../services/token/account/sign-in.js'
+import { createImportMethods } from '../../services/token/admin/imports.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { comparisonsOf, createPasswordHasher, type Hashing } from '../../services/token/password/hasher.js'
 import { toStoredHash } from '../../services/token/password/notations.js'
@@ -18,7 +21,7 @@ import { temporaryDirectory } from '../store/temporary-directory.js'
 import { byOperator, NOW, userRow } from '../store/token-store-verbs.js'
 
 const PASSWORD = 'correct horse 电池'
-const CALL = { requestId: 'request 1', deadlineMs: Number.POSITIVE_INFINITY } as Call
+const CALL = { requestId: 'request 1', callerName: 'uid:0', deadlineMs: Number.POSITIVE_INFINITY } as Call
 
 async function withUser(passwordHash: string) {
   const store = openSqliteTokenStore({ file: path.join(temporaryDirectory(), 'token.db') })
@@ -61,6 +64,19 @@ test.each([
   const replaced = await hashOfAnn()
   expect(await attempt(PASSWORD)).toMatchObject({ sessionToken: expect.any(String) })
   expect(await hashOfAnn()).toBe(replaced)
+})
+
+test('an import is done although too many sign-ins keep its hashes from being measured', async () => {
+  const store = openSqliteTokenStore({ file: ':memory:' })
+  onTestFinished(() => store.close())
+  const passwords = createPasswordHasher({ concurrency: 1, queueLimit: 9, cost: { memoryCost: 8, timeCost: 1 } })
+  const measure = vi.fn().mockRejectedValue(new ServiceError(ErrorReason.RATE_LIMITED, 'too many sign-ins at once'))
+  const deps = { store, passwords, timeFloor: { measure }, now: () => NOW, randomBytes }
+  const { importUsers } = createImportMethods(deps as unknown as TokenDeps)
+  const passwordHash = '$2b$04$MTd6izpdlIQgrDX/.ePX4.YCDq/maaKk2T5/HXI4g2q65lU4jmLLK'
+  const request = create(ImportUsersRequestSchema, { users: [{ username: 'ann', passwordHash }] })
+  expect(await importUsers(request, CALL)).toMatchObject({ results: [{ outcome: ImportOutcome.CREATED }] })
+  expect(measure).toHaveBeenCalledOnce()
 })
 
 describe('no sign-in is answered earlier than the slowest comparison takes', () => {
