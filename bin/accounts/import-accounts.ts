@@ -17,7 +17,7 @@ import type { Json } from '../commands/command.js'
 import { asOperator, type Operator } from '../compose/operator.js'
 import { isOfSystem, unreadable, unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
-import { message, printRow } from '../output.js'
+import { message, printRow, progress } from '../output.js'
 import { type Account, readAccount } from './account.js'
 import { type Convert, fromAuth0, fromFirebase, fromKeycloak, readFirebaseParameters } from './converters.js'
 import { csvRows, jsonDocument, jsonLines, open, type RecordRead, UnreadableRecords } from './records.js'
@@ -48,7 +48,6 @@ const OUTCOMES = {
 const MAX_BATCH = 200
 /** Refused records that are shown without a report. */
 const MAX_SHOWN = 10
-const PROGRESS_EVERY_MS = 200
 /** How often a call is sent again while all hashing threads are taken. */
 const MAX_ATTEMPTS = 60
 
@@ -67,7 +66,7 @@ export async function importAccounts(file: string, options: ImportOptions): Prom
   let batch = await nextOf(batches, file) // before a database is made for nothing
   const refusals = new Refusals(options.report)
   const interruption = noticeInterruption()
-  const progress = new Progress(tally)
+  const say = progress()
   let nextLine = options.from
   try {
     await asOperator(
@@ -75,25 +74,24 @@ export async function importAccounts(file: string, options: ImportOptions): Prom
         for (; batch && !interruption.aborted; batch = await nextOf(batches, file)) {
           await storeBatch(admin, batch, options, tally, refusals)
           nextLine = (batch.at(-1)?.line ?? nextLine) + 1
-          progress.show()
+          const text = `${tally.read.toLocaleString('en')} read, ${tally.refused.toLocaleString('en')} refused`
+          say(text, interruption.aborted ? 1 : batch.at(-1)?.share)
         }
       },
       { creates: true },
     )
   } catch (error) {
-    progress.end()
     if (nextLine > options.from) message(`stored up to here: go on with --from ${nextLine}`)
     throw error
   } finally {
-    progress.end()
     await refusals.end()
   }
-  say(tally, options, refusals)
+  printTotals(tally, options, refusals)
   if (!interruption.aborted) return
   throw new CommandError(`interrupted; go on with --from ${nextLine}`)
 }
 
-function say(tally: Tally, { json, dryRun, report }: ImportOptions, refusals: Refusals): void {
+function printTotals(tally: Tally, { json, dryRun, report }: ImportOptions, refusals: Refusals): void {
   printRow({ ...tally, dry_run: dryRun === true }, { json })
   for (const { line, reason } of refusals.shown) message(`line ${line}: ${reason}`)
   const more = tally.refused - refusals.shown.length
@@ -142,14 +140,13 @@ function parametersIn(file: string) {
   }
 }
 
-interface ReadAccount {
-  readonly line: number
+interface ReadAccount extends Pick<RecordRead, 'line' | 'share'> {
   readonly read: Account | { readonly fault: string }
 }
 
 async function* accounts(all: AsyncGenerator<RecordRead>, convert: Convert): AsyncGenerator<ReadAccount> {
-  for await (const { line, read } of all) {
-    yield { line, read: 'fault' in read ? read : account(read.value, convert) }
+  for await (const { read, ...of } of all) {
+    yield { ...of, read: 'fault' in read ? read : account(read.value, convert) }
   }
 }
 
@@ -267,24 +264,5 @@ class Refusals {
     if (!this.#report) return
     this.#report.end()
     await once(this.#report, 'close')
-  }
-}
-
-/** One line on a terminal, which is written over. */
-class Progress {
-  #shownAt = 0
-
-  constructor(readonly tally: Tally) {}
-
-  show(): void {
-    if (!process.stderr.isTTY || performance.now() - this.#shownAt < PROGRESS_EVERY_MS) return
-    this.#shownAt = performance.now()
-    const { read, refused } = this.tally
-    process.stderr.write(`\r\x1b[K${read.toLocaleString('en')} read, ${refused.toLocaleString('en')} refused`)
-  }
-
-  end(): void {
-    if (this.#shownAt > 0) process.stderr.write('\r\x1b[K')
-    this.#shownAt = 0
   }
 }

@@ -1,5 +1,5 @@
 // The records of a file, one after the other, however long it is.
-import { createReadStream } from 'node:fs'
+import { createReadStream, ReadStream, statSync } from 'node:fs'
 import { pipeline, type Readable } from 'node:stream'
 import { CsvError, parse } from 'csv-parse'
 import { parseExactly } from '../exact-json.js'
@@ -7,6 +7,8 @@ import { parseExactly } from '../exact-json.js'
 export interface RecordRead {
   /** Of the file, from 1; of a JSON document the position of the record. */
   readonly line: number
+  /** How much of the file has been read with it, 0 to 1; undefined where nobody knows how long that is. */
+  readonly share: number | undefined
   /** The value, or why there is none. */
   readonly read: { readonly value: unknown } | { readonly fault: string }
 }
@@ -21,14 +23,25 @@ export function open(file: string): Readable {
   return file === '-' ? process.stdin : createReadStream(file)
 }
 
+function shareOf(input: Readable): () => number | undefined {
+  if (!(input instanceof ReadStream)) return () => undefined
+  let size: number | undefined
+  return () => {
+    size ??= statSync(input.path).size
+    return size > 0 ? input.bytesRead / size : undefined // a pipe has none
+  }
+}
+
 /** NDJSON: a JSON value a line. Empty lines are skipped. */
 export async function* jsonLines(input: Readable): AsyncGenerator<RecordRead> {
   let line = 0
+  const share = shareOf(input)
   for await (const content of linesOf(input)) {
     line += 1
     if (content.trim() === '') continue
     yield {
       line,
+      share: share(),
       read: content.length > MAX_LINE_BYTES ? { fault: 'the line is longer than 64 KiB' } : parsed(content),
     }
   }
@@ -72,12 +85,13 @@ export async function* csvRows(input: Readable): AsyncGenerator<RecordRead> {
     skip_empty_lines: true,
     max_record_size: MAX_LINE_BYTES,
   })
+  const share = shareOf(input)
   pipeline(input, textOf, parser, () => undefined) // the parser throws what the input throws
   for await (const { record, info } of readable(parser) as AsyncIterable<{
     record: Record<string, string>
     info: { lines: number }
   }>) {
-    yield { line: info.lines, read: { value: fromCells(record) } }
+    yield { line: info.lines, share: share(), read: { value: fromCells(record) } }
   }
 }
 
@@ -86,7 +100,9 @@ export async function* jsonDocument(input: Readable): AsyncGenerator<RecordRead>
   const value = parsedDocument(await wholeOf(input))
   const users = Array.isArray(value) ? value : (value as { readonly users?: unknown } | null)?.users
   if (!Array.isArray(users)) throw new UnreadableRecords('it has no list of users')
-  for (const [index, user] of users.entries()) yield { line: index + 1, read: { value: user } }
+  for (const [index, value] of users.entries()) {
+    yield { line: index + 1, share: (index + 1) / users.length, read: { value } }
+  }
 }
 
 async function wholeOf(input: Readable): Promise<string> {

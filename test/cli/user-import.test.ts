@@ -2,7 +2,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
+import { csvRows, jsonDocument, jsonLines, open } from '../../bin/accounts/records.js'
 import { createProcess, type ServiceProcess } from '../harness/process.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test runs several commands
 
@@ -153,6 +155,19 @@ describe('reads', () => {
     expect(code).toBe(3)
     expect(stderr).toContain('line 4: the password hash is in no notation that can be compared')
     expect(await usersOf(service)).toMatchObject([{ external_id: '1', username: 'ann', disabled: true }])
+  })
+
+  test.each([
+    ['lines', jsonLines, (n: number) => lines(...Array.from({ length: n }, () => ({ external_id: 'x'.repeat(99) })))],
+    ['CSV', csvRows, (n: number) => `external_id\n${`${'x'.repeat(99)}\n`.repeat(n)}`],
+    ['a document', jsonDocument, (n: number) => JSON.stringify(Array.from({ length: n }, () => ({})))],
+  ] as const)('%s, and says of each record how much of the file has been read', async (_, recordsIn, textOf) => {
+    const file = path.join(temporaryDirectory(), 'file')
+    writeFileSync(file, textOf(2_000))
+    const shares: number[] = []
+    for await (const { share } of recordsIn(open(file))) shares.push(share ?? Number.NaN)
+    expect(shares).toEqual(shares.toSorted((a, b) => a - b))
+    expect([shares.length, shares[0], shares.at(-1)]).toEqual([2_000, expect.toSatisfy((first) => first < 0.5), 1])
   })
 
   test('standard input', async () => {
