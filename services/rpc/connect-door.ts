@@ -1,4 +1,5 @@
-// The third door: the Connect protocol over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC.
+// The third door: the Connect and gRPC-Web protocols over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC. Server
+// reflection is served here for gRPC too: one implementation for all protocols.
 import { createServer } from 'node:http'
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
 import type { Duplex } from 'node:stream'
@@ -6,8 +7,10 @@ import { TLSSocket } from 'node:tls'
 import type { DescMethod } from '@bufbuild/protobuf'
 import { createContextKey, createContextValues, type HandlerContext, type ServiceImpl } from '@connectrpc/connect'
 import { connectNodeAdapter } from '@connectrpc/connect-node'
+import { ServerReflection } from '../../gen/grpc/reflection/v1/reflection_pb.js'
 import type { Dispatcher } from './dispatcher.js'
 import { type Identify, type Peer, requireCaller } from './identity.js'
+import { createReflection } from './reflection.js'
 import { maxRequestBytesOf, REQUEST_ID_HEADER, requestIdFrom } from './requests.js'
 
 export interface ConnectDoorOptions {
@@ -31,10 +34,21 @@ const HTTP1_LIMITS = {
   connectionsCheckingInterval: 1_000,
 }
 
+/** Older tools know reflection by this name, with the same messages. */
+const REFLECTION_ALPHA = /^\/grpc\.reflection\.v1alpha\./
+const REFLECTION = '/grpc.reflection.v1.'
+
 const callerKey = createContextKey<Peer | undefined>(undefined, { description: 'caller' })
 
 export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
   const { dispatcher } = options
+  const { serverReflectionInfo } = createReflection(dispatcher.services)
+  const reflection: ServiceImpl<typeof ServerReflection> = {
+    serverReflectionInfo(requests, context) {
+      callerOf(context)
+      return serverReflectionInfo(requests, context)
+    },
+  }
   const handler = connectNodeAdapter({
     routes(router) {
       for (const service of dispatcher.services) {
@@ -42,9 +56,10 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
           service.methods.map((method) => [method.localName, handlerOf(dispatcher, method)]),
         )
         const readMaxBytes = maxRequestBytesOf(service)
-        const options = { readMaxBytes, grpc: false, grpcWeb: false } // gRPC is the other door's; Connect reads both per service
+        const options = { readMaxBytes, grpc: false } // gRPC is the other door's; Connect reads both per service
         router.service(service, implementation as ServiceImpl<typeof service>, options)
       }
+      router.service(ServerReflection, reflection, { readMaxBytes: maxRequestBytesOf(ServerReflection) })
     },
     contextValues({ socket }) {
       const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
@@ -70,7 +85,10 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       connection.once('close', () => connections.delete(connection))
       http1.emit('connection', connection)
     },
-    serve: handler,
+    serve(request, response) {
+      request.url = request.url.replace(REFLECTION_ALPHA, REFLECTION)
+      handler(request, response)
+    },
     async drain(graceMs) {
       const force = setTimeout(() => {
         for (const connection of connections) connection.destroy()
@@ -88,11 +106,15 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {
   return (request: never, context: HandlerContext) => {
     const call = {
-      ...requireCaller(context.values.get(callerKey), context.requestHeader.has('origin')),
+      ...callerOf(context),
       requestId: requestIdFrom(context.requestHeader.get(REQUEST_ID_HEADER)),
       traceparent: context.requestHeader.get('traceparent') ?? '',
       signal: context.signal,
     }
     return dispatcher.call(method, request, call, context.timeoutMs())
   }
+}
+
+function callerOf({ values, requestHeader }: HandlerContext): Peer {
+  return requireCaller(values.get(callerKey), requestHeader.has('origin'))
 }

@@ -31,7 +31,7 @@ import {
 export interface GrpcDoorOptions {
   readonly dispatcher: Dispatcher
   readonly identify: Identify
-  /** Serves requests over HTTP/2 that are not gRPC. */
+  /** Serves requests over HTTP/2 that are not gRPC, and those of reflection. */
   readonly serveOthers: (request: Http2ServerRequest, response: Http2ServerResponse) => void
 }
 
@@ -78,6 +78,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     async drain(graceMs) {
       for (const stream of streams) stream.drain()
       for (const stream of open.endless) endUnavailable(stream)
+      for (const stream of open.reflection) stream.close(constants.NGHTTP2_REFUSED_STREAM)
       const force = setTimeout(() => callers.destroy(), graceMs)
       // Not by server.tryShutdown(): on a connection that is closing, grpc-js's clients get no more pongs, and give it up with
       // all its calls.
@@ -100,6 +101,8 @@ function http2Of(server: grpc.Server): Http2Server {
 interface OpenStreams {
   /** Streams of gRPC's own services, health checks: they end when their callers choose. */
   readonly endless: Set<ServerHttp2Stream>
+  /** Streams of reflection, over any protocol: they end when their callers choose. */
+  readonly reflection: Set<ServerHttp2Stream>
   /** Streams that carry calls: they end when their callers know that this server is draining and have all answers. */
   readonly multiplexed: Set<ServerHttp2Stream>
   /** Once set, a caller that opens another such stream has to reconnect. */
@@ -111,24 +114,24 @@ interface OpenStreams {
  * stream, not the process.
  */
 function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Server): OpenStreams {
-  const open: OpenStreams = { endless: new Set(), multiplexed: new Set(), isDraining: false }
+  const open: OpenStreams = { endless: new Set(), reflection: new Set(), multiplexed: new Set(), isDraining: false }
   const serveGrpc = http2.listeners('stream')
   http2.removeAllListeners('stream')
   const serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
-    if (GRPC_TYPE.test(headers['content-type'] ?? '')) {
-      const kind = kindOf(headers[':path'])
-      if (open.isDraining && kind !== undefined) {
-        stream.session?.close()
-        stream.close(constants.NGHTTP2_REFUSED_STREAM) // says that nothing of it was processed (RFC 9113 §8.7)
-        return
-      }
+    const kind = kindOf(headers[':path'])
+    if (open.isDraining && kind !== undefined) {
+      stream.session?.close()
+      stream.close(constants.NGHTTP2_REFUSED_STREAM) // says that nothing of it was processed (RFC 9113 §8.7)
+      return
+    }
+    if (kind !== 'reflection' && GRPC_TYPE.test(headers['content-type'] ?? '')) {
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
-      if (kind === undefined) return
-      open[kind].add(stream)
-      stream.once('close', () => open[kind].delete(stream))
     } else {
       serveOthers(new Http2ServerRequest(stream, headers, {}, raw), new Http2ServerResponse(stream))
     }
+    if (kind === undefined) return
+    open[kind].add(stream)
+    stream.once('close', () => open[kind].delete(stream))
   }
   http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
     stream.on('error', () => undefined) // the error it is closed with, by us or its caller; unhandled, it would end the process
@@ -147,11 +150,13 @@ const GRPC_TYPE = /^application\/grpc($|[+;])/ // not gRPC-Web, which grpc-js wo
 
 /** Endless calls of gRPC's own services. Their other calls end by themselves, with their own trailers. */
 const ENDLESS = /^\/grpc\..*\/Watch$/
+const REFLECTION = /^\/grpc\.reflection\./
 const MULTIPLEXED = pathOf(MultiplexService.method.multiplex)
 
 /** The kind of a stream; undefined for a single call. */
-function kindOf(path = ''): 'endless' | 'multiplexed' | undefined {
+function kindOf(path = ''): 'endless' | 'reflection' | 'multiplexed' | undefined {
   if (path === MULTIPLEXED) return 'multiplexed'
+  if (REFLECTION.test(path)) return 'reflection'
   return ENDLESS.test(path) ? 'endless' : undefined
 }
 

@@ -223,7 +223,7 @@ test('a health watcher is told of changes only', async () => {
   expect(heard).toEqual([NOT_SERVING, SERVING, NOT_SERVING, SERVING])
 })
 
-test.each(['application/grpc-web', 'application/grpc-web+proto', 'application/grpc-web-text'])(
+test.each(['application/grpc-web-text', 'application/grpcx'])(
   '%s is not served, nor is gRPC over HTTP/1.1',
   async (type) => {
     const stream = overHttp2().request({ ':method': 'POST', ':path': PATH, 'content-type': type })
