@@ -6,6 +6,7 @@ const acrossProcesses = [
   'app-face',
   'authorization-page',
   'codes',
+  'consent',
   'envelope',
   'flow',
   'platform-sign-in',

@@ -94,8 +94,16 @@ async function exchangeBeside(open) {
   const issue = async (appid) => {
     const codeHash = randomBytes(32)
     const code = { codeHash, appid, userId: user.userId, sessionHash: session.sessionHash, scope: SCOPE }
+    const consent = { permissions: '', consentVersion: '' }
     await store.issueCode(
-      { ...code, redirectUri: REDIRECT_URI, codeChallenge: '', expiresAtMs: now + 300_000, maxLive: 10_000 },
+      {
+        ...code,
+        ...consent,
+        redirectUri: REDIRECT_URI,
+        codeChallenge: '',
+        expiresAtMs: now + 300_000,
+        maxLive: 10_000,
+      },
       now,
       cause,
     )
@@ -115,7 +123,7 @@ async function exchangeBeside(open) {
 }
 
 async function addApp(store, appid, now) {
-  const rules = { requiresSecretOnRefresh: false, requiresPkce: false, isDisabled: false }
+  const rules = { requiresSecretOnRefresh: false, requiresPkce: false, readsAnswers: false, isDisabled: false }
   const app = { appid, name: appid, redirectUris: [REDIRECT_URI], ...rules }
   const secret = { secretId: `secret_${appid}`, appid, name: 'default', secretHash: randomBytes(32), createdAtMs: now }
   const ends = { expiresAtMs: undefined, revokedAtMs: undefined, lastUsedAtMs: undefined }
@@ -165,13 +173,18 @@ async function fill(file, grants) {
   const now = Date.now()
   db.exec('BEGIN')
   for (const { name } of indexes) db.exec(`DROP INDEX ${name}`)
-  db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, 0, ?)').run(APPID, 'Growth', JSON.stringify([REDIRECT_URI]), now)
+  db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, 0, 0, ?)').run(
+    APPID,
+    'Growth',
+    JSON.stringify([REDIRECT_URI]),
+    now,
+  )
   const addUser = db.prepare("INSERT INTO users VALUES (?, ?, '', ?, ?, ?, 0, 0, ?)")
   const addOpenid = db.prepare('INSERT INTO openids VALUES (?, ?, ?)')
   const addGrant = db.prepare(
-    `INSERT INTO grants (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, grant_id, openid,
+    `INSERT INTO grants (place, appid, user_id, scope, permissions, consent_version, issued_at_ms, code_hash, code_expires_at_ms, grant_id, openid,
        refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms, access_tokens)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+     VALUES (?, ?, ?, ?, '', '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
   const addEvent = db.prepare("INSERT INTO audit_events VALUES (NULL, ?, ?, ?, ?, '', '', ?, ?, ?, ?, ?)")
   for (let user = 0; user * GRANTS_PER_USER < grants; user++) {

@@ -53,6 +53,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
     redirectUris: [REDIRECT_URI],
     requiresSecretOnRefresh: false,
     requiresPkce: false,
+    readsAnswers: false,
     isDisabled: false,
     createdAtMs: now,
   }
@@ -91,6 +92,8 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
         redirectUri: REDIRECT_URI,
         codeChallenge: '',
         scope: SCOPE,
+        permissions: '',
+        consentVersion: '',
         expiresAtMs: at + CODE_TTL_MS,
         maxLive: 1000,
       },

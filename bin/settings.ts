@@ -292,6 +292,15 @@ const signInMethods = {
   ),
 }
 
+const answers = {
+  answers: setting(
+    'ANSWERS',
+    'on',
+    oneOf(['on', 'off']),
+    'whether apps that may ask for it read answers to surveys, once a user has consented; the same for all services',
+  ),
+}
+
 const http = {
   brandFile: setting(
     'BRAND_FILE',
@@ -438,6 +447,7 @@ export const settingGroups = {
   Lifetimes: lifetimes,
   Caps: caps,
   'Ways to sign in': signInMethods,
+  Answers: answers,
   HTTP: http,
   Limits: limits,
   'Sign-in': signIn,
@@ -451,6 +461,7 @@ export const settings = {
   ...lifetimes,
   ...caps,
   ...signInMethods,
+  ...answers,
   ...http,
   ...limits,
   ...signIn,

@@ -15,6 +15,7 @@ interface AppOptions extends Json {
   readonly redirectUri?: string[]
   readonly requireSecretOnRefresh?: boolean
   readonly requirePkce?: boolean
+  readonly readsAnswers?: boolean
   readonly homePage?: string | false
   readonly description?: string | false
   readonly contact?: string | false
@@ -42,6 +43,7 @@ export function addAppCommands(program: Command): void {
     .requiredOption('--redirect-uri <address>', 'callback address, compared byte for byte; repeatable', repeatable)
     .option('--require-secret-on-refresh', 'refuse refreshes that do not carry a secret')
     .option('--require-pkce', 'refuse authorizations that do not carry a code_challenge')
+    .option('--reads-answers', 'ask users to let it read the answers to their surveys')
   for (const [flags, about] of FACE) create.option(flags, about)
   create.action(createApp)
 
@@ -65,6 +67,8 @@ export function addAppCommands(program: Command): void {
     .option('--no-require-secret-on-refresh', 'accept refreshes without a secret')
     .option('--require-pkce', 'refuse authorizations that do not carry a code_challenge')
     .option('--no-require-pkce', 'accept authorizations without one')
+    .option('--reads-answers', 'ask users from now on to let it read the answers to their surveys')
+    .option('--no-reads-answers', 'refuse it answers from the next request on, whoever has consented')
   for (const [flags, about] of FACE) {
     const [name = ''] = flags.slice(2).split(' ')
     update.option(flags, about).option(`--no-${name}`, 'remove it')
@@ -156,7 +160,7 @@ async function updateApp(appid: string, options: AppOptions, command: Command): 
 
 /** The fields of a request that are given. */
 function fieldsOf(options: AppOptions) {
-  const { name, redirectUri, requireSecretOnRefresh, requirePkce } = options
+  const { name, redirectUri, requireSecretOnRefresh, requirePkce, readsAnswers } = options
   const face = faceOf(options)
   return {
     ...(Object.keys(face).length > 0 && { face }),
@@ -164,6 +168,7 @@ function fieldsOf(options: AppOptions) {
     ...(redirectUri !== undefined && { redirectUris: redirectUri }),
     ...(requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: requireSecretOnRefresh }),
     ...(requirePkce !== undefined && { requiresPkce: requirePkce }),
+    ...(readsAnswers !== undefined && { readsAnswers }),
   }
 }
 
@@ -234,6 +239,7 @@ function appRow(app: App) {
     disabled: app.disabled,
     requires_secret_on_refresh: app.requiresSecretOnRefresh,
     requires_pkce: app.requiresPkce,
+    reads_answers: app.readsAnswers,
     home_page: app.face?.homePage ?? '',
     description: app.face?.description ?? '',
     contact: app.face?.contact ?? '',

@@ -1,6 +1,7 @@
 // survey-auth grant: what users gave to apps.
 import type { Command } from 'commander'
 import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { Permission } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { asOperator, pagesOf } from '../compose/operator.js'
 import { dateOf, message, printJson, printPages } from '../output.js'
 import { command, group, type Json } from './command.js'
@@ -37,7 +38,16 @@ async function listGrants({ username = '', appid = '', json }: ListOptions): Pro
       const page = await admin.listGrants({ ...namedUser(username), appid, pageToken })
       return { rows: page.grants, nextPageToken: page.nextPageToken }
     })
-    const columns = ['grant_id', 'app_name', 'username', 'openid', 'created_at', 'last_used_at', 'expires_at'] as const
+    const columns = [
+      'grant_id',
+      'app_name',
+      'username',
+      'openid',
+      'permissions',
+      'created_at',
+      'last_used_at',
+      'expires_at',
+    ] as const
     await printPages(pages, grantRow, [...columns, 'revoked_at'], { json, whenEmpty: 'no grants' })
   })
 }
@@ -58,8 +68,11 @@ function grantRow(grant: Grant) {
     external_id: grant.externalId,
     openid: grant.openid,
     scope: grant.scope,
+    permissions: grant.permissions.map((permission) => Permission[permission]?.toLowerCase()),
+    consent_version: grant.consentVersion,
     created_at: dateOf(grant.createTime),
     last_used_at: dateOf(grant.lastUseTime),
+    answers_read_at: dateOf(grant.answersReadTime),
     expires_at: dateOf(grant.expireTime),
     revoked_at: dateOf(grant.revokeTime),
   }

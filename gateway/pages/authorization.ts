@@ -15,6 +15,7 @@ import {
   requestValues,
   withRequest,
 } from './authorization-request.js'
+import { type AskedConsent, consentFields, consentLines, readConsent, versionOf } from './consent.js'
 import { FormRefused, type FormUse } from './csrf.js'
 import { callbackHost, displayDay, displayDuration, displayName, displayUser, initial } from './display.js'
 import { guarded } from './failures.js'
@@ -51,17 +52,22 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     href: authorizeHref(asked),
     expectsFragment: true,
   }
+  const { permissions } = app
+  const lines = consentLines(t, permissions)
+  const consent = { permissions, consentVersion: versionOf(lines) }
   const view = {
     appName,
     appInitial: initial(appName),
     face: displayFace(app.face, asked.appid, t),
     callbackHost: callbackHost(asked.redirectUri),
     user: displayUser(user, visit.deps.publicUrl),
+    lines,
+    mayNot: permissions.length > 0 ? t.authorization.mayNot : [t.authorization.notAnswers, ...t.authorization.mayNot],
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
     connectedSince: user.connectTime && displayDay(timestampMs(user.connectTime), language),
     decision: {
       action: withRequest(AUTHORIZE_PATH, asked),
-      hidden: [csrfField(visit, decisionUse(sessionToken, asked))],
+      hidden: [...consentFields(consent), csrfField(visit, decisionUse(sessionToken, asked, consent))],
     },
     leave: {
       action: withRequest(SIGN_OUT_PATH, asked),
@@ -81,7 +87,8 @@ function decide(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest): Promise<Answer> {
   const { deps, request, sessionToken } = visit
   const signedOut = sessionToken === undefined && visit.hadFormKey // in another tab: the form died with the session
-  const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked))
+  const consent = readConsent(form)
+  const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked, consent))
   await deps.token.checkAuthorizationRequest(asked, request.rpc)
   if (sessionToken === undefined) return signInAgain(visit, asked, 'sessionEnded')
   const decision = form.optional('decision', 16)
@@ -90,7 +97,7 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
   try {
     const { appid, redirectUri, scope, codeChallenge } = asked
     const { code } = await deps.token.issueCode(
-      { sessionToken, requestId, appid, redirectUri, scope, codeChallenge },
+      { sessionToken, requestId, appid, redirectUri, scope, codeChallenge, ...consent },
       await request.rpcForClient(),
     )
     return leave(asked, { code }, 'confirmed')
@@ -105,6 +112,10 @@ function leave(asked: AuthorizationRequest, result: { code: string } | { error: 
   return redirectTo(callbackHref(asked, result), { outcome, appid: asked.appid })
 }
 
-function decisionUse(sessionToken: string | undefined, asked: AuthorizationRequest): FormUse {
-  return { form: 'authorization', sessionToken, about: requestValues(asked) }
+function decisionUse(
+  sessionToken: string | undefined,
+  asked: AuthorizationRequest,
+  { permissions, consentVersion }: AskedConsent,
+): FormUse {
+  return { form: 'authorization', sessionToken, about: [...requestValues(asked), permissions.join(), consentVersion] }
 }

@@ -78,6 +78,8 @@ function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
     hosts: callbackHosts(app.redirectUris),
     firstUse: shown(app.createTime),
     lastUse: shown(app.lastUseTime ?? app.createTime),
+    readsAnswers: app.readsAnswers,
+    answersRead: app.answersReadTime && shown(app.answersReadTime),
     expiry: shown(app.expireTime),
     disconnect: [
       { name: 'grant_id', value: app.grantId },

@@ -23,6 +23,9 @@ export interface Views {
     readonly appInitial: string
     readonly face: FaceView
     readonly callbackHost: string
+    /** What the app may do, and what that means. */
+    readonly lines: readonly (readonly [act: string, detail: string])[]
+    readonly mayNot: readonly string[]
     readonly duration: string
     /** Since when the app has been connected; undefined if it is not. */
     readonly connectedSince: DisplayTime | undefined
@@ -89,6 +92,9 @@ export interface ConnectedAppView {
   readonly hosts: readonly string[]
   readonly firstUse: DisplayTime
   readonly lastUse: DisplayTime
+  readonly readsAnswers: boolean
+  /** undefined if it never has. */
+  readonly answersRead: DisplayTime | undefined
   readonly expiry: DisplayTime
   readonly disconnect: readonly HiddenField[]
 }

@@ -8,6 +8,7 @@ import { type AskedChallenge, isChallengeGood } from '../protocol/codes.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { requireApp } from './app-authentication.js'
 import type { TokenDeps } from './deps.js'
+import { permissionsAskedBy } from './permissions.js'
 import type { AppRow } from './store/token-store.js'
 
 /** The only scope (spec 5.6). */
@@ -31,7 +32,8 @@ export function checkAuthorizationRequest(deps: TokenDeps) {
     }
     requireChallenge(app, request)
     const face = await deps.store.findAppFace(app.appid)
-    return { appName: app.name, refreshTokenTtlSeconds: deps.rules.refreshTokenTtlSeconds, face }
+    const permissions = permissionsAskedBy(app, deps.rules)
+    return { appName: app.name, refreshTokenTtlSeconds: deps.rules.refreshTokenTtlSeconds, face, permissions }
   }
 }
 

@@ -2,8 +2,10 @@
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { ConnectedAppSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { mayReadAnswers } from '../protocol/consent.js'
 import { groupBy } from '../storage/group-by.js'
 import type { TokenDeps } from './deps.js'
+import { areAnswersOn } from './permissions.js'
 import type { GrantRow } from './store/token-store.js'
 
 const GRANTS_PER_READ = 200
@@ -37,12 +39,14 @@ export function startOf(grants: readonly GrantRow[]): Timestamp {
 
 /** `grants`: all live grants of a user to one app, newest first. */
 async function toConnectedApp(
-  { store }: TokenDeps,
+  { store, rules }: TokenDeps,
   grants: readonly GrantRow[],
 ): Promise<MessageInitShape<typeof ConnectedAppSchema>> {
   const { grantId, appid, appName, scope } = grants[0] as GrantRow // there is one
   const [app, face] = await Promise.all([store.findApp(appid), store.findAppFace(appid)])
   const ends = grants.flatMap(({ expiresAtMs, accessExpiresAtMs }) => [expiresAtMs, accessExpiresAtMs])
+  const asked = { appReadsAnswers: app?.readsAnswers === true, areAnswersOn: areAnswersOn(rules) }
+  const answersReadAtMs = Math.max(...grants.map((grant) => grant.answersReadAtMs))
   return {
     grantId,
     appid,
@@ -53,5 +57,7 @@ async function toConnectedApp(
     expireTime: timestampFromMs(Math.max(...ends)),
     redirectUris: [...(app?.redirectUris ?? [])],
     face,
+    readsAnswers: grants.some(({ permissions }) => mayReadAnswers({ permissions, ...asked })),
+    ...(answersReadAtMs > 0 && { answersReadTime: timestampFromMs(answersReadAtMs) }),
   }
 }

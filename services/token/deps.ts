@@ -7,7 +7,7 @@ import type { ProviderEvent, SignInMethods } from './sign-in-methods.js'
 import type { TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
 
-/** Lifetimes and caps, all configurable; decisions 7 to 16. */
+/** Lifetimes and caps, all configurable; decisions 7 to 16 and 49. */
 export interface TokenRules {
   readonly codeTtlSeconds: number
   readonly accessTokenTtlSeconds: number
@@ -19,6 +19,8 @@ export interface TokenRules {
   readonly maxLiveCodesPerUserAndApp: number
   readonly maxGrantsPerUserAndApp: number
   readonly maxSessionsPerUser: number
+  /** Whether apps that ask for it may read answers. */
+  readonly answers: 'on' | 'off'
 }
 
 export interface TokenDeps {

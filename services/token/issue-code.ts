@@ -13,6 +13,7 @@ import {
 } from './check-authorization-request.js'
 import { deriveCode } from './credentials.js'
 import type { TokenDeps } from './deps.js'
+import { recordedAs } from './permissions.js'
 import { invalidSession, requireSession } from './session.js'
 
 /** How many codes one form may yield, each after the one before was used or had expired; then the page must be opened again. */
@@ -25,10 +26,11 @@ export function issueCode(deps: TokenDeps) {
     const app = await requireApp(deps, request.appid)
     requireRedirectUri(app, request.redirectUri)
     requireScope(request.scope)
-    const { appid, redirectUri, scope, codeChallenge } = request
+    const { appid, redirectUri, scope, codeChallenge, consentVersion } = request
+    const permissions = recordedAs(request.permissions)
     requireChallenge(app, { codeChallenge, codeChallengeMethod: codeChallenge && 'S256' })
 
-    const form = [request.requestId, appid, redirectUri, scope, codeChallenge] as const
+    const form = [request.requestId, appid, redirectUri, scope, codeChallenge, permissions, consentVersion] as const
     const now = deps.now()
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const code = deriveCode(request.sessionToken, form, attempt, now)
@@ -41,6 +43,8 @@ export function issueCode(deps: TokenDeps) {
           redirectUri,
           scope,
           codeChallenge,
+          permissions,
+          consentVersion,
           expiresAtMs: now + deps.rules.codeTtlSeconds * 1000,
           maxLive: deps.rules.maxLiveCodesPerUserAndApp,
         },

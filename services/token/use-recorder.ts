@@ -3,6 +3,7 @@ import { LAST_USE_RESOLUTION_MS, type TokenStore } from './store/token-store.js'
 /** Collects last uses of grants and secrets and writes them periodically, so that reading a token writes nothing. */
 export interface UseRecorder {
   grantUsed(grantId: string, now: number, knownLastUseMs: number): void
+  answersRead(grantId: string, now: number, knownLastReadMs: number): void
   /** Whether the use will be written. */
   secretUsed(secretId: string, now: number, knownLastUseMs: number | undefined): boolean
   /** Writes what was collected; keeps it if the store is unavailable. */
@@ -19,6 +20,7 @@ const MAX_COLLECTED = 100_000
 
 export function createUseRecorder(store: TokenStore): UseRecorder {
   let grants = new Map<string, number>()
+  let answers = new Map<string, number>()
   let secrets = new Map<string, number>()
 
   const collect = (into: Map<string, number>, id: string, now: number, knownMs: number | undefined) => {
@@ -36,16 +38,19 @@ export function createUseRecorder(store: TokenStore): UseRecorder {
 
   return {
     grantUsed: (grantId, now, knownMs) => collect(grants, grantId, now, knownMs),
+    answersRead: (grantId, now, knownMs) => collect(answers, grantId, now, knownMs),
     secretUsed: (secretId, now, knownMs) => collect(secrets, secretId, now, knownMs),
     async flush() {
-      if (grants.size === 0 && secrets.size === 0) return
-      const taken = { grants, secrets }
+      if (grants.size === 0 && answers.size === 0 && secrets.size === 0) return
+      const taken = { grants, answers, secrets }
       grants = new Map()
+      answers = new Map()
       secrets = new Map()
       try {
         await store.recordUses(taken)
       } catch (error) {
         putBack(taken.grants, grants)
+        putBack(taken.answers, answers)
         putBack(taken.secrets, secrets)
         throw error
       }

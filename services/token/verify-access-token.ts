@@ -8,19 +8,26 @@ import {
 import { mayReadAnswers } from '../protocol/consent.js'
 import { ServiceError } from '../rpc/service-error.js'
 import type { TokenDeps } from './deps.js'
+import { areAnswersOn } from './permissions.js'
 import { requireAccessToken } from './require-access-token.js'
+import type { AccessTokenRow } from './store/token-store.js'
 
-const answersNotGranted = () =>
-  new ServiceError(
-    ErrorReason.ANSWERS_NOT_GRANTED,
-    'the user has not consented to answers being read, or the app may not read them: send the user through authorization again',
-  )
+/** Counts as reading answers. @throws ServiceError ANSWERS_NOT_GRANTED */
+function requireAnswers({ rules, uses, now }: TokenDeps, token: AccessTokenRow): void {
+  if (!mayReadAnswers({ ...token, areAnswersOn: areAnswersOn(rules) })) {
+    throw new ServiceError(
+      ErrorReason.ANSWERS_NOT_GRANTED,
+      'the user has not consented to answers being read, or the app may not ask for them',
+    )
+  }
+  uses.answersRead(token.grantId, now(), token.answersReadAtMs)
+}
 
 export function verifyAccessToken(deps: TokenDeps) {
   return async (request: VerifyAccessTokenRequest): Promise<VerifyAccessTokenResponse> => {
-    const { userId, openid, scope, expiresAtMs, grantId, externalId } = await requireAccessToken(deps, request)
-    const facts = { permissions: '', appReadsAnswers: false } as const // no grant has recorded a permission
-    if (request.permission === Permission.READ_ANSWERS && !mayReadAnswers(facts)) throw answersNotGranted()
+    const token = await requireAccessToken(deps, request)
+    if (request.permission === Permission.READ_ANSWERS) requireAnswers(deps, token)
+    const { userId, openid, scope, expiresAtMs, grantId, externalId } = token
     const expireTime = timestampFromMs(expiresAtMs)
     return {
       $typeName: 'surveyauth.v1.VerifyAccessTokenResponse',

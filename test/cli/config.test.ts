@@ -110,6 +110,7 @@ describe('defaults', () => {
       passwordSignIn: 'on',
       signInUrl: undefined,
       oidcProvidersFile: '',
+      answers: 'on',
       brandFile: '',
       httpErrorStatus: 'semantic',
       rateLimit: 'on',

@@ -49,7 +49,8 @@ const SQLITE_ONLY = [
 /** The PostgreSQL columns that hold those values. */
 const POSTGRES_ONLY = Object.entries({
   access_tokens: 'access_token_hash expires_at_ms grant_id serial',
-  codes: 'appid code_challenge code_hash expires_at_ms grant_id issued_at_ms redirect_uri scope used_at_ms user_id',
+  codes:
+    'appid code_challenge code_hash consent_version expires_at_ms grant_id issued_at_ms permissions redirect_uri scope used_at_ms user_id',
 }).flatMap(([table, columns]) => columns.split(' ').map((column) => `${table}.${column}`))
 /** SQLite tables that are empty in a file of the current version. */
 const EMPTY = ['audit_blocks', 'clean_ups']

@@ -88,7 +88,7 @@ async function fillSignIns(store: TokenStore): Promise<void> {
 
 async function fillApps(store: TokenStore): Promise<void> {
   const redirectUris = AWKWARD.map((text) => `https://app3.example/?q=${text}`)
-  const app = appRow('app3', { redirectUris, requiresSecretOnRefresh: true, requiresPkce: true })
+  const app = appRow('app3', { redirectUris, requiresSecretOnRefresh: true, requiresPkce: true, readsAnswers: true })
   const logo = { logoHash: 'hash', contentType: 'image/png', body: Buffer.of(0, 255) }
   await store.updateApp('app1', { face: { description: AWKWARD[1] ?? '', logo } }, NOW, byOperator)
   await store.createApp(app, secretRow('app3', 'soon', { expiresAtMs: NOW + 1 }), byOperator)
@@ -101,7 +101,7 @@ async function fillApps(store: TokenStore): Promise<void> {
 }
 
 async function fillGrants(store: TokenStore): Promise<void> {
-  const live = await grant(store)
+  const live = await grant(store, { permissions: 'read_answers', consentVersion: 'abc' })
   await mint(store, live.refreshTokenHash)
   const revoked = await grant(store, { appid: 'app2' })
   await store.revokeGrant(revoked.grantId, NOW + 1, byUser)
@@ -110,6 +110,7 @@ async function fillGrants(store: TokenStore): Promise<void> {
   await redeem(store, 'used')
   await store.recordUses({
     grants: new Map([[live.grantId, NOW + 7]]),
+    answers: new Map([[live.grantId, NOW + 6]]),
     secrets: new Map([['secret_app1_default', NOW]]),
   })
 }

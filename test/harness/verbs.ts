@@ -111,13 +111,14 @@ export class Verbs {
   // -- What operators do ---------------------------------------------------------------------------------------------
 
   async createApp(
-    wish: { name?: string; redirectUri?: string; requiresSecretOnRefresh?: boolean } = {},
+    wish: { name?: string; redirectUri?: string; requiresSecretOnRefresh?: boolean; readsAnswers?: boolean } = {},
   ): Promise<TestApp> {
     const redirectUri = wish.redirectUri ?? CALLBACK
     const { app, secret, secretId } = await this.admin.createApp({
       name: wish.name ?? `App ${this.#next()}`,
       redirectUris: [redirectUri],
       requiresSecretOnRefresh: wish.requiresSecretOnRefresh ?? false,
+      readsAnswers: wish.readsAnswers ?? false,
     })
     if (app === undefined) throw new Error('no app in the answer')
     return { appid: app.appid, secret, secretId, redirectUri }

@@ -65,6 +65,8 @@ async function churn({ refreshes, atOnce }) {
         userId: `user${user}`,
         sessionHash: sessionOf(`user${user}`),
         scope: 'snsapi_user',
+        permissions: '',
+        consentVersion: '',
         expiresAtMs: now + 5 * MINUTE_MS,
         maxLive: 10,
       },
@@ -145,7 +147,7 @@ async function churn({ refreshes, atOnce }) {
 }
 
 async function createPeople(store, now) {
-  const rules = { requiresSecretOnRefresh: false, requiresPkce: false }
+  const rules = { requiresSecretOnRefresh: false, requiresPkce: false, readsAnswers: false }
   const app = { appid: APPID, name: 'Churn', redirectUris: [REDIRECT_URI], ...rules }
   const secret = {
     secretId: 'secret_churn',

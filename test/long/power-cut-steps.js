@@ -33,6 +33,7 @@ export class Steps {
       redirectUris: ['https://app.example/callback'],
       requiresSecretOnRefresh: false,
       requiresPkce: false,
+      readsAnswers: false,
       isDisabled: false,
       createdAtMs: NOW,
     }
@@ -82,6 +83,8 @@ export class Steps {
       redirectUri: 'https://app.example/callback',
       codeChallenge: '',
       scope: 'snsapi_user',
+      permissions: '',
+      consentVersion: '',
       expiresAtMs: NOW + HOUR,
       maxLive: 1000,
     }

@@ -33,6 +33,7 @@ export async function seed(store: TokenStore): Promise<Seed> {
       redirectUris: ['https://app.example/callback'],
       requiresSecretOnRefresh: false,
       requiresPkce: false,
+      readsAnswers: false,
       isDisabled: false,
       createdAtMs: START,
     },
@@ -69,7 +70,8 @@ export async function issue(store: TokenStore, { appid, userId }: Seed): Promise
   const codeHash = randomBytes(32)
   const redirectUri = 'https://app.example/callback'
   const about = { codeHash, appid, userId, sessionHash: sessionOf(userId), redirectUri, codeChallenge: '' }
-  const code = { ...about, scope: 'snsapi_user', expiresAtMs: START + 5 * MINUTE }
+  const consent = { scope: 'snsapi_user', permissions: '', consentVersion: '' } as const
+  const code = { ...about, ...consent, expiresAtMs: START + 5 * MINUTE }
   const outcome = await store.issueCode({ ...code, maxLive: 10_000 }, START, cause)
   if (outcome !== 'issued') throw new Error(outcome)
   return codeHash

@@ -1,11 +1,17 @@
 import { expect, test } from 'vitest'
-import { mayReadAnswers } from '../../services/protocol/consent.js'
+import { mayAskForAnswers, mayReadAnswers } from '../../services/protocol/consent.js'
 
 test.each([
-  { permissions: 'read_answers', appReadsAnswers: true, may: true, why: 'its user consented, and the app may ask' },
-  { permissions: 'read_answers', appReadsAnswers: false, may: false, why: 'the app may not ask any more' },
-  { permissions: '', appReadsAnswers: true, may: false, why: 'its user was shown no such thing' },
-  { permissions: '', appReadsAnswers: false, may: false, why: 'nobody spoke of answers' },
-] as const)('that a token reads answers is $may when $why', ({ may, why: _, ...facts }) => {
-  expect(mayReadAnswers(facts)).toBe(may)
-})
+  ['its user has consented, and the app may ask', 'read_answers', true, true, true],
+  ['the app may not ask any more', 'read_answers', false, true, false],
+  ['the operator has switched answers off', 'read_answers', true, false, false],
+  ['neither lets the app ask', 'read_answers', false, false, false],
+  ['its user was asked for less', '', true, true, false],
+  ['nobody has ever spoken of answers', '', false, true, false],
+] as const)(
+  'when %s, a token with permissions %j reads answers: $4',
+  (_, permissions, appReadsAnswers, areAnswersOn, may) => {
+    expect(mayReadAnswers({ permissions, appReadsAnswers, areAnswersOn })).toBe(may)
+    expect(mayAskForAnswers({ appReadsAnswers, areAnswersOn })).toBe(appReadsAnswers && areAnswersOn)
+  },
+)

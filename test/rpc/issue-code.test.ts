@@ -32,7 +32,9 @@ test('a code that is refused to a disabled app says so, also when the app is ena
     redirectUri: appRow('app1').redirectUris[0],
     scope: 'snsapi_user',
     codeChallenge: '',
-  } as IssueCodeRequest
+    permissions: [],
+    consentVersion: '',
+  } as unknown as IssueCodeRequest
   const call = { requestId: 'request 1', deadlineMs: Number.POSITIVE_INFINITY } as Call
   await expect(issueCode(deps)(request, call)).rejects.toMatchObject({ reason: ErrorReason.INVALID_APPID })
 })

@@ -100,6 +100,16 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     ],
   },
   {
+    how: 'lets every grant of an app that may ask for answers read them',
+    breaks: (store) => ({
+      async findAccessToken(presented) {
+        const token = await store.findAccessToken(presented)
+        return token && { ...token, permissions: token.appReadsAnswers ? 'read_answers' : token.permissions }
+      },
+    }),
+    caughtBy: ['a grant permits what its own code was issued for, whatever other grants of the user and the app have'],
+  },
+  {
     how: 'never ends a grant for a replay',
     breaks: (store) => ({
       redeemCode: (redemption, now, cause) =>

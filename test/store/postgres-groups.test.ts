@@ -238,7 +238,7 @@ test('exchanges that push out grants do not deadlock with the recording of uses'
   const [low, middle, high] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]]
   const grants = new Map(all.map(({ grantId }) => [grantId, START + 1]))
   const work = await whileLocked('grants', 'grant_id', middle.grantId, async () => {
-    const uses = store.recordUses({ grants, secrets: new Map() }) // has locked the first, and waits for the second
+    const uses = store.recordUses({ answers: new Map(), grants, secrets: new Map() }) // has locked the first, and waits for the second
     await sleep(300)
     const exchanges = [redeem(store, high.user, high.codeHash, 1), redeem(store, low.user, low.codeHash, 1)]
     await sleep(300)

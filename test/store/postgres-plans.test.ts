@@ -22,12 +22,12 @@ function fill({ appid }: Seed, from: number, count: number): string {
     of('openids', `'${appid}', 'u' || i, 'o' || i`),
     of(
       'grants',
-      `'g' || i, '${appid}', 'u' || i, 'o' || i, 's', sha256(('r' || i)::bytea), ${START}, ${START}, ${end}, NULL`,
+      `'g' || i, '${appid}', 'u' || i, 'o' || i, 's', '', '', sha256(('r' || i)::bytea), ${START}, ${START}, 0, ${end}, NULL`,
     ),
     of('access_tokens', `sha256(('a' || i)::bytea), 'g' || i, 1, ${end}`),
     of(
       'codes',
-      `sha256(('c' || i)::bytea), '${appid}', 'u' || i, 'https://a.example', '', 's', ${START}, ${end}, NULL, NULL`,
+      `sha256(('c' || i)::bytea), '${appid}', 'u' || i, 'https://a.example', '', 's', '', '', ${START}, ${end}, NULL, NULL`,
     ),
   ].join('')
 }
@@ -91,9 +91,9 @@ test('an exchange reads nothing that its user has open with other apps', async (
   const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 })
   const seeded = await seed(store)
   const [other, code] = [await seed(store), await issue(store, seeded)]
-  const columns = `'${other.appid}', '${seeded.userId}', 'o', 's', sha256(i::text::bytea), ${START}, ${START}, ${START + 1e9}, NULL`
+  const columns = `'${other.appid}', '${seeded.userId}', 'o', 's', '', '', sha256(i::text::bytea), ${START}, ${START}, 0, ${START + 1e9}, NULL`
   await query(url, `INSERT INTO grants SELECT 'g' || i, ${columns} FROM generate_series(1, ${ROWS}) i`)
-  const uri = `'https://a.example', '', 's', ${START}, ${START + 1e9}, NULL, NULL`
+  const uri = `'https://a.example', '', 's', '', '', ${START}, ${START + 1e9}, NULL, NULL`
   await query(
     url,
     `INSERT INTO codes SELECT sha256(i::text::bytea), '${other.appid}', '${seeded.userId}', ${uri} FROM generate_series(1, ${ROWS}) i`,

@@ -369,7 +369,7 @@ const eventsOf = (kind: string) => `audit_events WHERE kind = '${kind}'`
 const changes = [
   { name: 'new' },
   { redirectUris: ['https://new.example/'] },
-  { requiresSecretOnRefresh: true, requiresPkce: true },
+  { requiresSecretOnRefresh: true, requiresPkce: true, readsAnswers: true },
 ]
 const profiles = [{ nickname: 'new' }, { avatar: 'https://new.example/' }, { nickname: 'new' }]
 const once: Once[] = [
@@ -485,12 +485,14 @@ const locking: Locking[] = [
   [
     'a recording of uses of grants',
     'grants',
-    (store, ids) => store.recordUses({ grants: new Map(ids.map((id) => [id, START + 2])), secrets: new Map() }),
+    (store, ids) =>
+      store.recordUses({ answers: new Map(), grants: new Map(ids.map((id) => [id, START + 2])), secrets: new Map() }),
   ],
   [
     'a recording of uses of secrets',
     'app_secrets',
-    (store, ids) => store.recordUses({ grants: new Map(), secrets: new Map(ids.map((id) => [id, START + 2])) }),
+    (store, ids) =>
+      store.recordUses({ answers: new Map(), grants: new Map(), secrets: new Map(ids.map((id) => [id, START + 2])) }),
   ],
   [
     'a disconnection',
@@ -523,7 +525,8 @@ test.each(locking)('%s and a concurrent recording of uses do not deadlock', asyn
     await query(url, `UPDATE ${table} SET created_at_ms = ${START - index} WHERE ${column} = '${id}'`)
   }
   const uses = new Map(ids.map((id) => [id, START + 1]))
-  const recorded = table === 'grants' ? { grants: uses, secrets: new Map() } : { grants: new Map(), secrets: uses }
+  const none = { grants: new Map(), answers: new Map(), secrets: new Map() }
+  const recorded = { ...none, [table === 'grants' ? 'grants' : 'secrets']: uses }
   const locker = await openBare(url)
   const lock = { name: 'lock', text: `SELECT 1 FROM ${table} WHERE ${column} = $1 FOR UPDATE` }
   const works = await locker.transaction(async (transaction) => {

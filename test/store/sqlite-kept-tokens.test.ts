@@ -82,10 +82,11 @@ test('tokens are kept up to a limit, at which all are dropped and looked up agai
   const about = { appid: 'app1', userId: 'user_ann', openid: 'o', scope: 'snsapi_user' }
   const profile = { externalId: '', nickname: '', avatar: '' }
   const times = { expiresAtMs: NOW, grantLastUsedAtMs: NOW, isRevoked: false }
+  const consent = { permissions: '', appReadsAnswers: false, answersReadAtMs: 0 } as const
   let looks = 0
   const find = (...ids: number[]) => {
     const before = looks
-    const look = () => ({ ...about, ...profile, ...times, grantId: `grant_${++looks}` })
+    const look = () => ({ ...about, ...profile, ...times, ...consent, grantId: `grant_${++looks}` })
     for (const id of ids) kept.find({ digest: String(id), hash: hashOf('any') }, look)
     return looks - before
   }

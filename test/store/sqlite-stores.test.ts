@@ -86,6 +86,7 @@ describe('SQLite stores', () => {
     commits.length = 0
     const recorded = store.recordUses({
       grants: new Map([...madeUp, [grantId, NOW + MINUTE]]),
+      answers: new Map(),
       secrets: new Map([['secret_app1_default', NOW + MINUTE]]),
     })
     await store.touchSession(hashOf('nobody'), NOW)

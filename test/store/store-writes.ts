@@ -58,6 +58,7 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
     run: (store, given) =>
       store.recordUses({
         grants: new Map([[given.grantId, NOW + 1]]),
+        answers: new Map([[given.grantId, NOW + 1]]),
         secrets: new Map([['secret_app1_default', NOW]]),
       }),
   },

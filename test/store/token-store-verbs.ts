@@ -7,6 +7,7 @@ import type {
   AppSecretRow,
   AuditKind,
   AuditRow,
+  Consent,
   GrantRow,
   Hash,
   Minting,
@@ -57,6 +58,7 @@ export function appRow(appid: string, rest: Partial<AppRow> = {}): AppRow {
     redirectUris: [`https://${appid}.example/callback`],
     requiresSecretOnRefresh: false,
     requiresPkce: false,
+    readsAnswers: false,
     isDisabled: false,
     createdAtMs: NOW,
     ...rest,
@@ -121,6 +123,8 @@ export function newCode(name: string, rest: Partial<NewCode> = {}): NewCode {
     redirectUri: `https://${appid}.example/callback`,
     codeChallenge: '',
     scope: 'snsapi_user',
+    permissions: '',
+    consentVersion: 'abc',
     expiresAtMs: NOW + CODE_TTL,
     maxLive: 100,
     ...rest,
@@ -165,14 +169,14 @@ export async function redeem(store: TokenStore, name: string, rest: Partial<Rede
 /** A grant as the flow makes one: a code issued and redeemed at `now`. */
 export async function grant(
   store: TokenStore,
-  about: { appid?: string; username?: string } = {},
+  about: { appid?: string; username?: string } & Partial<Consent> = {},
   rest: Partial<Redemption> = {},
   now = NOW,
 ) {
-  const { appid = 'app1', username = 'ann' } = about
+  const { appid = 'app1', username = 'ann', ...consent } = about
   const name = `code ${++attempts}`
   const { codeHash = hashOf(name) } = rest
-  await issue(store, name, { codeHash, appid, userId: `user_${username}` }, now)
+  await issue(store, name, { codeHash, appid, userId: `user_${username}`, ...consent }, now)
   const redeemed = await redeem(store, name, { appid, ...rest }, now)
   if (redeemed.result.kind !== 'redeemed') throw new Error(`no grant was made: ${redeemed.result.kind}`)
   return { ...redeemed, name, openid: redeemed.result.openid }

@@ -17,6 +17,7 @@ test('uses that could not be written are written with the next ones, each with i
   const use = (atMs: number, ids: readonly string[]) => {
     for (const id of ids) {
       uses.grantUsed(`grant ${id}`, atMs, NOW - MINUTE)
+      uses.answersRead(`grant ${id}`, atMs, 0)
       uses.secretUsed(`secret ${id}`, atMs, undefined)
     }
   }
@@ -31,6 +32,7 @@ test('uses that could not be written are written with the next ones, each with i
   expect(written).toEqual([
     {
       grants: latest('grant').set('grant before', NOW),
+      answers: latest('grant').set('grant before', NOW),
       secrets: latest('secret').set('secret before', NOW),
     },
   ])

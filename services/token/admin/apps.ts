@@ -38,6 +38,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
         redirectUris,
         requiresSecretOnRefresh: request.requiresSecretOnRefresh,
         requiresPkce: request.requiresPkce,
+        readsAnswers: request.readsAnswers,
         isDisabled: false,
         createdAtMs: now,
         face: toFaceChange(request.face),
@@ -71,6 +72,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
           requiresSecretOnRefresh: request.requiresSecretOnRefresh,
         }),
         ...(request.requiresPkce !== undefined && { requiresPkce: request.requiresPkce }),
+        ...(request.readsAnswers !== undefined && { readsAnswers: request.readsAnswers }),
         face: toFaceChange(request.face),
       }
       const app = await store.updateApp(request.appid, change, deps.now(), byOperator(call))
@@ -156,6 +158,7 @@ function toApp(row: AppRow, face: AppFace, secrets: readonly AppSecretRow[]): Me
     disabled: row.isDisabled,
     requiresSecretOnRefresh: row.requiresSecretOnRefresh,
     requiresPkce: row.requiresPkce,
+    readsAnswers: row.readsAnswers,
     face,
     createTime: timestampFromMs(row.createdAtMs),
     secrets: secrets.map(toAppSecret),

@@ -5,6 +5,7 @@ import type { AdminService, AuditEventSchema, GrantSchema } from '../../../gen/s
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { pageOf } from '../../storage/page.js'
 import type { TokenDeps } from '../deps.js'
+import { permissionsIn } from '../permissions.js'
 import type { AuditRow, GrantRow } from '../store/token-store.js'
 import { byOperator, notFound } from './apps.js'
 import { findUser, found, noUser, requireOneName, type Which } from './which-user.js'
@@ -54,9 +55,12 @@ function toGrant(row: GrantRow): MessageInitShape<typeof GrantSchema> {
     externalId: row.externalId,
     openid: row.openid,
     scope: row.scope,
+    permissions: permissionsIn(row.permissions),
+    consentVersion: row.consentVersion,
     createTime: timestampFromMs(row.createdAtMs),
     lastUseTime: timestampFromMs(row.lastUsedAtMs),
     expireTime: timestampFromMs(row.expiresAtMs),
+    ...(row.answersReadAtMs > 0 && { answersReadTime: timestampFromMs(row.answersReadAtMs) }),
     ...(row.revokedAtMs !== undefined && { revokeTime: timestampFromMs(row.revokedAtMs) }),
   }
 }

@@ -16,6 +16,7 @@
 //   PageOf describes.
 
 import type { IssuingVerdict, ReplayEffect } from '../../protocol/codes.js'
+import type { Permissions } from '../../protocol/consent.js'
 import type { ImportedUser, ImportRules, ImportVerdict } from '../../protocol/imported-users.js'
 import type { TokenTerms } from '../../protocol/refresh.js'
 import type { DecisionVerdict, ReturnedSignIn, ReturnVerdict } from '../../protocol/sign-in-requests.js'
@@ -51,6 +52,8 @@ export interface AppRow {
   readonly redirectUris: readonly string[]
   readonly requiresSecretOnRefresh: boolean
   readonly requiresPkce: boolean
+  /** Whether it asks users to let it read answers. While it does not, no grant of it permits that. */
+  readonly readsAnswers: boolean
   readonly isDisabled: boolean
   readonly createdAtMs: number
 }
@@ -59,7 +62,9 @@ export interface NewApp extends AppRow {
   readonly face?: FaceChange
 }
 
-export type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh' | 'requiresPkce'>>
+export type AppChange = Partial<
+  Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh' | 'requiresPkce' | 'readsAnswers'>
+>
 
 /** How an app presents itself: read for pages and operators, never for an API request. Each is empty for none. */
 export interface AppFace {
@@ -102,6 +107,7 @@ export function changedColumns(before: AppRow, after: AppRow): string[] {
     redirect_uris: JSON.stringify(before.redirectUris) !== JSON.stringify(after.redirectUris),
     requires_secret_on_refresh: before.requiresSecretOnRefresh !== after.requiresSecretOnRefresh,
     requires_pkce: before.requiresPkce !== after.requiresPkce,
+    reads_answers: before.readsAnswers !== after.readsAnswers,
   }
   return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
 }
@@ -307,7 +313,14 @@ export interface SessionRow extends Omit<OpenSession, 'sessionHash' | 'browser'>
   readonly avatar: string
 }
 
-export interface GrantRow {
+/** What a user was shown and has confirmed. A code has it from its form, and a grant from its code, for good. */
+export interface Consent {
+  readonly permissions: Permissions
+  /** Which words they were; empty if nobody said. */
+  readonly consentVersion: string
+}
+
+export interface GrantRow extends Consent {
   readonly grantId: string
   readonly appid: string
   readonly appName: string
@@ -318,6 +331,8 @@ export interface GrantRow {
   readonly scope: string
   readonly createdAtMs: number
   readonly lastUsedAtMs: number
+  /** 0 for never. */
+  readonly answersReadAtMs: number
   /** End of the refresh token. */
   readonly expiresAtMs: number
   /** End of the newest access token, which may be later; 0 without one. */
@@ -338,6 +353,10 @@ export interface AccessTokenRow {
   /** Its own expiry, or the end of its overlap when it was replaced. */
   readonly expiresAtMs: number
   readonly grantLastUsedAtMs: number
+  readonly permissions: Permissions
+  readonly appReadsAnswers: boolean
+  /** Of the grant; 0 for never. */
+  readonly answersReadAtMs: number
   /** Grant revoked, app disabled or user disabled: not good, whatever the expiry says. */
   readonly isRevoked: boolean
 }
@@ -386,7 +405,11 @@ export const AUDIT_KINDS = [
 ] as const
 export type AuditKind = (typeof AUDIT_KINDS)[number]
 
-export interface NewCode {
+/** The note of a code: what its user consented to beyond the scope. */
+export const noteOnConsent = ({ permissions, consentVersion }: Consent) =>
+  permissions === '' ? '' : `${permissions}, as worded in ${consentVersion}`
+
+export interface NewCode extends Consent {
   readonly codeHash: Hash
   readonly appid: string
   readonly userId: string
@@ -717,6 +740,8 @@ export interface TokenStore extends CleanUps {
    */
   recordUses(uses: {
     readonly grants: ReadonlyMap<string, number>
+    /** Of these grants: for reading answers. */
+    readonly answers: ReadonlyMap<string, number>
     readonly secrets: ReadonlyMap<string, number>
   }): Promise<void>
 

@@ -28,6 +28,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
         name: '问卷 "助手" <b>',
         redirectUris: ['https://a.example/?x=1&y=%20', 'http://127.0.0.1/b'],
         requiresSecretOnRefresh: true,
+        readsAnswers: true,
       })
       const secret = secretRow('app1', 'default', { expiresAtMs: NOW + DAY })
       await store.createApp(app, secret, byOperator)
@@ -105,9 +106,14 @@ export const appChecks: readonly Check<TokenStore>[] = [
     title: 'an update of an app replaces what is given and keeps the rest',
     async run(store) {
       await seed(store)
-      const expected = { ...appRow('app1'), redirectUris: ['https://new.example/'], requiresPkce: true }
-      const { redirectUris, requiresPkce } = expected
-      const change = { redirectUris, requiresPkce }
+      const expected = {
+        ...appRow('app1'),
+        redirectUris: ['https://new.example/'],
+        requiresPkce: true,
+        readsAnswers: true,
+      }
+      const { redirectUris, requiresPkce, readsAnswers } = expected
+      const change = { redirectUris, requiresPkce, readsAnswers }
       expect(await store.updateApp('app1', change, NOW, byOperator)).toEqual(expected)
       expect(await store.findApp('app1')).toEqual(expected)
       expect(await store.findApp('app2')).toEqual(appRow('app2'))

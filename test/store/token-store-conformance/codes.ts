@@ -51,6 +51,9 @@ export const codeChecks: readonly Check<TokenStore>[] = [
         avatar: 'https://img.example/ann.png',
         expiresAtMs: redeemed.accessTokenExpiresAtMs,
         grantLastUsedAtMs: NOW + 7,
+        permissions: '',
+        appReadsAnswers: false,
+        answersReadAtMs: 0,
         isRevoked: false,
       })
       expect(await findGrant(store, grantId)).toEqual({
@@ -62,8 +65,11 @@ export const codeChecks: readonly Check<TokenStore>[] = [
         externalId: '',
         openid: 'o1',
         scope: 'snsapi_user',
+        permissions: '',
+        consentVersion: 'abc',
         createdAtMs: NOW + 7,
         lastUsedAtMs: NOW + 7,
+        answersReadAtMs: 0,
         expiresAtMs: redeemed.refreshTokenExpiresAtMs,
         accessExpiresAtMs: redeemed.accessTokenExpiresAtMs,
         revokedAtMs: undefined,
@@ -139,6 +145,29 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       expect((await redeem(store, 'code', { codeChallenge })).result.kind).toBe('redeemed')
       expect((await redeem(store, 'plain code')).result.kind).toBe('redeemed')
       expect((await redeem(store, 'code', { codeChallenge: other })).result).toMatchObject({ replay: 'forgiven' })
+    },
+  },
+  {
+    title: 'a grant permits what its own code was issued for, whatever other grants of the user and the app have',
+    async run(store) {
+      await seed(store)
+      const before = await grant(store, { consentVersion: 'old' })
+      await store.updateApp('app1', { readsAnswers: true }, NOW, byOperator)
+      const consented = await grant(store, { permissions: 'read_answers', consentVersion: 'new' })
+      const after = await grant(store, { consentVersion: 'newer' })
+      for (const [{ grantId, accessTokenHash, refreshTokenHash }, permissions, consentVersion] of [
+        [before, '', 'old'],
+        [consented, 'read_answers', 'new'],
+        [after, '', 'newer'],
+      ] as const) {
+        const refreshed = await mint(store, refreshTokenHash)
+        for (const hash of [accessTokenHash, refreshed.accessTokenHash]) {
+          expect(await store.findAccessToken(presented(hash))).toMatchObject({ permissions, appReadsAnswers: true })
+        }
+        expect(await findGrant(store, grantId)).toMatchObject({ permissions, consentVersion })
+      }
+      const notes = (await auditTrail(store)).flatMap(({ kind, note }) => (kind === 'code.issued' ? [note] : []))
+      expect(notes).toEqual(['', 'read_answers, as worded in new', ''])
     },
   },
   {

@@ -223,6 +223,10 @@ export const grantChecks: readonly Check<TokenStore>[] = [
             [grantId, atMs],
             ['nothing', atMs],
           ]),
+          answers: new Map([
+            [grantId, atMs + 1],
+            ['nothing', atMs],
+          ]),
           secrets: new Map([
             ['secret_app1_default', atMs],
             ['nothing', atMs],
@@ -230,10 +234,11 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         })
       await record(NOW + 5)
       await record(NOW + 3)
-      expect(await findGrant(store, grantId)).toMatchObject({ lastUsedAtMs: NOW + 5 })
-      expect(await store.findAccessToken(presented(accessTokenHash))).toMatchObject({ grantLastUsedAtMs: NOW + 5 })
+      expect(await findGrant(store, grantId)).toMatchObject({ lastUsedAtMs: NOW + 5, answersReadAtMs: NOW + 6 })
+      const token = await store.findAccessToken(presented(accessTokenHash))
+      expect(token).toMatchObject({ grantLastUsedAtMs: NOW + 5, answersReadAtMs: NOW + 6 })
       expect(await store.listAppSecrets('app1')).toMatchObject([{ lastUsedAtMs: NOW + 5 }])
-      await store.recordUses({ grants: new Map(), secrets: new Map() })
+      await store.recordUses({ answers: new Map(), grants: new Map(), secrets: new Map() })
     },
   },
   {

@@ -72,6 +72,21 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     },
   })),
   {
+    title: 'a token looked up before knows that its app may not read answers any more, and that it may again',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash } = await grant(store, { permissions: 'read_answers' })
+      const other = await grant(store, { appid: 'app2', permissions: 'read_answers' })
+      for (const appReadsAnswers of [true, false, true]) {
+        await store.updateApp('app1', { readsAnswers: appReadsAnswers }, NOW, byOperator)
+        const found = { permissions: 'read_answers', appReadsAnswers }
+        expect(await store.findAccessToken(presented(accessTokenHash))).toMatchObject(found)
+        const ofOther = await store.findAccessToken(presented(other.accessTokenHash))
+        expect(ofOther).toMatchObject({ appReadsAnswers: false })
+      }
+    },
+  },
+  {
     title: 'after a refresh, a token looked up before expires with the overlap',
     async run(store) {
       await seed(store)
@@ -87,7 +102,7 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       const { grantId, accessTokenHash } = await grant(store)
       await store.findAccessToken(presented(accessTokenHash))
-      await store.recordUses({ grants: new Map([[grantId, NOW + 5]]), secrets: new Map() })
+      await store.recordUses({ answers: new Map(), grants: new Map([[grantId, NOW + 5]]), secrets: new Map() })
       expect((await store.findAccessToken(presented(accessTokenHash)))?.grantLastUsedAtMs).toBe(NOW + 5)
       expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 5)
     },

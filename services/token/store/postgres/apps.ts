@@ -9,13 +9,14 @@ import { addSecret, writeSecret } from './secrets.js'
 type AppMethods = Pick<TokenStore, 'createApp' | 'findApp' | 'listApps' | 'updateApp' | 'setAppDisabled'>
 
 const APP = `appid, name, redirect_uris AS "redirectUris", requires_secret_on_refresh AS "requiresSecretOnRefresh",
-  requires_pkce AS "requiresPkce", is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
+  requires_pkce AS "requiresPkce", reads_answers AS "readsAnswers", is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
 
 const insertApp: Statement = {
   name: 'insert_app',
   text: `
-    INSERT INTO apps (appid, name, redirect_uris, requires_secret_on_refresh, requires_pkce, is_disabled, created_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7)
+    INSERT INTO apps
+      (appid, name, redirect_uris, requires_secret_on_refresh, requires_pkce, reads_answers, is_disabled, created_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (appid) DO NOTHING
     RETURNING appid`,
 }
@@ -31,7 +32,8 @@ const lockApp: Statement = {
 const updateApp: Statement = {
   name: 'update_app',
   text: `
-    UPDATE apps SET name = $2, redirect_uris = $3, requires_secret_on_refresh = $4, requires_pkce = $5 WHERE appid = $1`,
+    UPDATE apps SET name = $2, redirect_uris = $3, requires_secret_on_refresh = $4, requires_pkce = $5, reads_answers = $6
+    WHERE appid = $1`,
 }
 const setAppDisabled: Statement = {
   name: 'set_app_disabled',
@@ -60,12 +62,19 @@ const endCodesOfRedirectUris: Statement = {
       ORDER BY code_hash FOR UPDATE))`,
 }
 
+const rulesOf = ({ redirectUris, requiresSecretOnRefresh, requiresPkce, readsAnswers }: AppRow) => [
+  redirectUris,
+  requiresSecretOnRefresh,
+  requiresPkce,
+  readsAnswers,
+]
+
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
   return {
     createApp({ face, ...app }, secret, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce, isDisabled, createdAtMs } = app
-        const values = [appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce, isDisabled, createdAtMs]
+        const { appid, name, isDisabled, createdAtMs } = app
+        const values = [appid, name, ...rulesOf(app), isDisabled, createdAtMs]
         const created = await transaction.write(insertApp, values)
         if (created.length === 0) {
           const before = await transaction.askOne<AppRow>(lockApp, [appid])
@@ -92,8 +101,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
         const app = { ...before, ...change }
         const changed = [...changedColumns(before, app), ...(face ? await setFace(transaction, appid, face) : [])]
         if (changed.length === 0) return before
-        const { name, redirectUris, requiresSecretOnRefresh, requiresPkce } = app
-        transaction.write(updateApp, [appid, name, redirectUris, requiresSecretOnRefresh, requiresPkce])
+        transaction.write(updateApp, [appid, app.name, ...rulesOf(app)])
         const removed = removedRedirectUris(before, app)
         if (removed.length > 0) transaction.write(endCodesOfRedirectUris, [appid, now - MAX_CODE_TTL_MS, removed])
         audit.write(transaction, now, cause, { kind: 'app.updated', appid, note: changed.join(', ') })

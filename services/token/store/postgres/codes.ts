@@ -14,7 +14,15 @@ import { groupBy } from '../../../storage/group-by.js'
 import { GroupedWrites, type Steps } from '../../../storage/postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
-import type { AppRow, Hash, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
+import {
+  type AppRow,
+  type Consent,
+  type Hash,
+  noteOnConsent,
+  type Redemption,
+  type RedemptionResult,
+  type TokenStore,
+} from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { type EndedGrant, endGrants, lockGrant } from './grants.js'
 import {
@@ -38,8 +46,9 @@ const findCode: Statement = { name: 'find_code', text: `SELECT ${CODE} FROM code
 const insertCode: Statement = {
   name: 'insert_code',
   text: `
-    INSERT INTO codes (code_hash, appid, user_id, redirect_uri, code_challenge, scope, issued_at_ms, expires_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+    INSERT INTO codes
+      (code_hash, appid, user_id, redirect_uri, code_challenge, scope, permissions, consent_version, issued_at_ms, expires_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 }
 /**
  * By the index codes_by_user. Only codes with the lifetime of the new one count, those issued after $3, however many have expired;
@@ -73,7 +82,7 @@ const lockCodes: Statement = {
     SELECT ${AUTHENTICATION}, k.*
     FROM authentication a
       LEFT JOIN LATERAL (
-        SELECT k.user_id AS "userId", k.scope, k.grant_id AS "grantId", ${CODE}, NOT u.is_disabled AS "isUserLive"
+        SELECT k.user_id AS "userId", k.scope, k.permissions, k.consent_version AS "consentVersion", k.grant_id AS "grantId", ${CODE}, NOT u.is_disabled AS "isUserLive"
         FROM codes k ${lockedUserOf('k')}
         WHERE k.code_hash = a.code_hash AND k.appid || '' = a.appid
         FOR UPDATE OF k
@@ -131,17 +140,20 @@ const redeem: Statement = {
   text: `
     WITH redeeming AS (
       SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-          $8::bytea[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::text[], $14::text[])
-        AS redeeming (code_hash, now_ms, grant_id, appid, user_id, openid, scope, refresh_token_hash, expires_at_ms,
-          access_token_hash, access_token_expires_at_ms, event_id, actor, request_id)
+          $8::text[], $9::text[], $10::bytea[], $11::bigint[], $12::bytea[], $13::bigint[], $14::text[], $15::text[], $16::text[])
+        AS redeeming (code_hash, now_ms, grant_id, appid, user_id, openid, scope, permissions, consent_version,
+          refresh_token_hash, expires_at_ms, access_token_hash, access_token_expires_at_ms, event_id, actor, request_id)
     ), used AS (
       UPDATE codes c
       SET (used_at_ms, grant_id) = (SELECT now_ms, grant_id FROM redeeming r WHERE r.code_hash = c.code_hash)
       WHERE code_hash = ANY ($1)
     ), granted AS (
       INSERT INTO grants
-        (grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms)
-      SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, now_ms, now_ms, expires_at_ms FROM redeeming
+        (grant_id, appid, user_id, openid, scope, permissions, consent_version, refresh_token_hash, created_at_ms,
+          last_used_at_ms, answers_read_at_ms, expires_at_ms)
+      SELECT grant_id, appid, user_id, openid, scope, permissions, consent_version, refresh_token_hash, now_ms, now_ms, 0,
+        expires_at_ms
+      FROM redeeming
     ), token AS (
       INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
       SELECT access_token_hash, grant_id, 1, access_token_expires_at_ms FROM redeeming
@@ -166,7 +178,7 @@ interface CodeColumns {
   readonly usedAtMs: number | null
 }
 
-interface FoundCode extends CodeColumns {
+interface FoundCode extends CodeColumns, Consent {
   readonly userId: string
   readonly scope: string
   /** null while it is unused. */
@@ -178,7 +190,7 @@ interface FoundCode extends CodeColumns {
 type LockedCode = AuthenticationColumns & (FoundCode | { readonly userId: null })
 
 /** An exchange whose code is good. */
-interface GoodExchange extends Exchange {
+interface GoodExchange extends Exchange, Consent {
   readonly index: number
   readonly userId: string
   readonly scope: string
@@ -196,6 +208,7 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
       if (code.expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       return database.causedTransaction(cause, async (transaction) => {
         const { codeHash, appid, userId, sessionHash, redirectUri, codeChallenge, scope, expiresAtMs, maxLive } = code
+        const { permissions, consentVersion } = code
         const issuedAfter = now - (expiresAtMs - now)
         const [app, session, existing, open] = await Promise.all([
           transaction.askOne<Pick<AppRow, 'isDisabled' | 'redirectUris'>>(shareApp, [appid]),
@@ -209,9 +222,9 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
         if (verdict !== 'issued') return verdict
         const surplus = surplusOf(open, maxLive, now)
         if (surplus.length > 0) transaction.write(endCodes, [surplus.map((each) => each.codeHash)])
-        const values = [codeHash, appid, userId, redirectUri, codeChallenge, scope, now, expiresAtMs]
-        transaction.write(insertCode, values)
-        audit.write(transaction, now, cause, { kind: 'code.issued', appid, userId })
+        const bound = [codeHash, appid, userId, redirectUri, codeChallenge, scope]
+        transaction.write(insertCode, [...bound, permissions, consentVersion, now, expiresAtMs])
+        audit.write(transaction, now, cause, { kind: 'code.issued', appid, userId, note: noteOnConsent(code) })
         return 'issued'
       })
     },
@@ -249,7 +262,8 @@ function redemptionSteps(audit: Audit): Steps<Exchange, RedemptionResult> {
       const verdict = judgeRedemption(authentication, code && storedCode(code, code.isUserLive), redemption, now)
       if (code && verdict === 'redeemed') {
         usedHere.set(key, { usedAtMs: now, grantId: redemption.grantId })
-        good.push({ ...each, index, userId: code.userId, scope: code.scope })
+        const { userId, scope, permissions, consentVersion } = code
+        good.push({ ...each, index, userId, scope, permissions, consentVersion })
       }
       if (code && isReplay(verdict)) replays.push({ ...each, index, code, verdict })
       return verdict === 'app_ended' || verdict === 'secret_ended'
@@ -301,6 +315,8 @@ async function writeGrants(
     ({ userId }) => userId,
     ({ openid }) => openid,
     ({ scope }) => scope,
+    ({ permissions }) => permissions,
+    ({ consentVersion }) => consentVersion,
     ({ redemption }) => redemption.refreshTokenHash,
     ({ redemption }) => redemption.refreshTokenExpiresAtMs,
     ({ redemption }) => redemption.accessTokenHash,

@@ -158,7 +158,8 @@ function listGrants(byApp: boolean, byUser: boolean, onlyLive: boolean): Stateme
     name: ['list_grants', byApp && 'of_app', byUser && 'of_user', onlyLive && 'live'].filter(Boolean).join('_'),
     text: `
       SELECT g.grant_id AS "grantId", g.appid, a.name AS "appName", g.user_id AS "userId", u.username,
-        u.external_id AS "externalId", g.openid, g.scope, g.created_at_ms AS "createdAtMs", g.last_used_at_ms AS "lastUsedAtMs",
+        u.external_id AS "externalId", g.openid, g.scope, g.permissions, g.consent_version AS "consentVersion",
+        g.created_at_ms AS "createdAtMs", g.last_used_at_ms AS "lastUsedAtMs", g.answers_read_at_ms AS "answersReadAtMs",
         g.expires_at_ms AS "expiresAtMs", ${NEWEST_EXPIRY} AS "accessExpiresAtMs", g.revoked_at_ms AS "revokedAtMs"
       FROM grants g JOIN apps a ON a.appid = g.appid JOIN users u ON u.user_id = g.user_id
       WHERE (g.created_at_ms, g.grant_id) < ($1, $2) ${conditions.join(' ')}

@@ -9,6 +9,7 @@ CREATE TABLE apps (
   redirect_uris text[] NOT NULL,
   requires_secret_on_refresh boolean NOT NULL,
   requires_pkce boolean NOT NULL,
+  reads_answers boolean NOT NULL,
   is_disabled boolean NOT NULL,
   created_at_ms bigint NOT NULL
 );
@@ -120,6 +121,8 @@ CREATE TABLE codes (
   redirect_uri text COLLATE "C" NOT NULL,
   code_challenge text COLLATE "C" NOT NULL, -- empty for none
   scope text NOT NULL,
+  permissions text NOT NULL CHECK (permissions IN ('', 'read_answers')),
+  consent_version text NOT NULL,
   issued_at_ms bigint NOT NULL,
   expires_at_ms bigint NOT NULL,
   used_at_ms bigint,
@@ -146,9 +149,12 @@ CREATE TABLE grants (
   user_id text COLLATE "C" NOT NULL REFERENCES users,
   openid text COLLATE "C" NOT NULL,
   scope text NOT NULL,
+  permissions text NOT NULL CHECK (permissions IN ('', 'read_answers')),
+  consent_version text NOT NULL,
   refresh_token_hash bytea NOT NULL CHECK (octet_length(refresh_token_hash) = 32),
   created_at_ms bigint NOT NULL,
   last_used_at_ms bigint NOT NULL,
+  answers_read_at_ms bigint NOT NULL, -- 0 for never
   -- End of the refresh token. Access tokens minted on its last day live on.
   expires_at_ms bigint NOT NULL,
   revoked_at_ms bigint,

@@ -96,6 +96,7 @@ const findAccessTokens: Statement = {
     FROM unnest($1::bytea[]) WITH ORDINALITY AS asked (hash, place) CROSS JOIN LATERAL (
       SELECT g.grant_id AS "grantId", g.appid, g.user_id AS "userId", g.openid, g.scope, u.external_id AS "externalId",
         u.nickname, u.avatar, t.expires_at_ms AS "expiresAtMs", g.last_used_at_ms AS "grantLastUsedAtMs",
+        g.permissions, a.reads_answers AS "appReadsAnswers", g.answers_read_at_ms AS "answersReadAtMs",
         g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled AS "isRevoked"
       FROM access_tokens t
         JOIN grants g ON g.grant_id = t.grant_id

@@ -88,7 +88,8 @@ const shortenGrants: Statement = {
   text: `
     WITH shortened AS (
       UPDATE grants SET expires_at_ms = expires_at_ms - greatest(0, created_at_ms - $1),
-        created_at_ms = least(created_at_ms, $1), last_used_at_ms = least(last_used_at_ms, $1)
+        created_at_ms = least(created_at_ms, $1), last_used_at_ms = least(last_used_at_ms, $1),
+        answers_read_at_ms = least(answers_read_at_ms, $1)
       WHERE created_at_ms > $2 OR last_used_at_ms > $2
       RETURNING grant_id
     ), tokens AS (

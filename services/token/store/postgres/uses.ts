@@ -13,6 +13,13 @@ const recordGrantUses: Statement = {
     FROM unnest($1::text[], $2::bigint[]) AS used (grant_id, at_ms)
     WHERE grants.grant_id = used.grant_id AND grants.last_used_at_ms < used.at_ms`,
 }
+const recordAnswersRead: Statement = {
+  name: 'record_answers_read',
+  text: `
+    UPDATE grants SET answers_read_at_ms = used.at_ms
+    FROM unnest($1::text[], $2::bigint[]) AS used (grant_id, at_ms)
+    WHERE grants.grant_id = used.grant_id AND grants.answers_read_at_ms < used.at_ms`,
+}
 const lockSecrets: Statement = {
   name: 'lock_secrets',
   text: 'SELECT 1 FROM app_secrets WHERE secret_id = ANY ($1::text[]) ORDER BY secret_id FOR NO KEY UPDATE',
@@ -40,8 +47,9 @@ export function createUseMethods(database: Database): Pick<TokenStore, 'recordUs
   }
 
   return {
-    async recordUses({ grants, secrets }) {
+    async recordUses({ grants, answers, secrets }) {
       await recordAll(secrets, lockSecrets, recordSecretUses)
+      await recordAll(answers, lockGrants, recordAnswersRead)
       await recordAll(grants, lockGrants, recordGrantUses)
     },
   }

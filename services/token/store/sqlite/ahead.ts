@@ -21,7 +21,8 @@ export function aheadWrites(db: Connection, kept: KeptTokens) {
      SET code_expires_at_ms = code_expires_at_ms - max(0, issued_at_ms - :now),
        expires_at_ms = expires_at_ms - max(0, coalesce(created_at_ms, issued_at_ms) - :now),
        issued_at_ms = min(issued_at_ms, :now), created_at_ms = min(created_at_ms, :now),
-       last_used_at_ms = min(last_used_at_ms, :now), revoked_at_ms = min(revoked_at_ms, :now)
+       last_used_at_ms = min(last_used_at_ms, :now), answers_read_at_ms = min(answers_read_at_ms, :now),
+       revoked_at_ms = min(revoked_at_ms, :now)
      WHERE max(issued_at_ms, coalesce(created_at_ms, 0), coalesce(last_used_at_ms, 0)) > :aheadMs
      RETURNING place, access_tokens AS tokens`,
   )

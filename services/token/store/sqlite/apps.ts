@@ -18,11 +18,13 @@ interface AppRecord {
   readonly redirect_uris: string
   readonly requires_secret_on_refresh: number
   readonly requires_pkce: number
+  readonly reads_answers: number
   readonly is_disabled: number
   readonly created_at_ms: number
 }
 
-const COLUMNS = 'appid, name, redirect_uris, requires_secret_on_refresh, requires_pkce, is_disabled, created_at_ms'
+const COLUMNS =
+  'appid, name, redirect_uris, requires_secret_on_refresh, requires_pkce, reads_answers, is_disabled, created_at_ms'
 
 /** The app as the database has it. */
 export function appFinder(db: Connection): (appid: string) => AppRow | undefined {
@@ -64,12 +66,14 @@ export function appWrites(
   const setFace = appFaceSetter(db)
   const insert = db.prepare<[AppRecord]>(
     `INSERT INTO apps (${COLUMNS})
-     VALUES (:appid, :name, :redirect_uris, :requires_secret_on_refresh, :requires_pkce, :is_disabled, :created_at_ms)`,
+     VALUES (:appid, :name, :redirect_uris, :requires_secret_on_refresh, :requires_pkce, :reads_answers, :is_disabled,
+       :created_at_ms)`,
   )
   const update = db.prepare<[AppRecord]>(
     // Primary key.
     `UPDATE apps SET name = :name, redirect_uris = :redirect_uris,
-       requires_secret_on_refresh = :requires_secret_on_refresh, requires_pkce = :requires_pkce, is_disabled = :is_disabled
+       requires_secret_on_refresh = :requires_secret_on_refresh, requires_pkce = :requires_pkce,
+       reads_answers = :reads_answers, is_disabled = :is_disabled
      WHERE appid = :appid`,
   )
 
@@ -121,6 +125,7 @@ function toApp(record: AppRecord): AppRow {
     redirectUris: JSON.parse(record.redirect_uris) as string[], // written by toRecord
     requiresSecretOnRefresh: record.requires_secret_on_refresh === 1,
     requiresPkce: record.requires_pkce === 1,
+    readsAnswers: record.reads_answers === 1,
     isDisabled: record.is_disabled === 1,
     createdAtMs: record.created_at_ms,
   }
@@ -133,6 +138,7 @@ function toRecord(app: AppRow): AppRecord {
     redirect_uris: JSON.stringify(app.redirectUris),
     requires_secret_on_refresh: Number(app.requiresSecretOnRefresh),
     requires_pkce: Number(app.requiresPkce),
+    reads_answers: Number(app.readsAnswers),
     is_disabled: Number(app.isDisabled),
     created_at_ms: app.createdAtMs,
   }

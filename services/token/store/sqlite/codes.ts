@@ -12,7 +12,7 @@ import { type Open, surplusOf } from '../../../protocol/surplus.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
-import type { Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
+import { type Hash, type NewCode, noteOnConsent, type Redemption, type RedemptionResult } from '../token-store.js'
 import { appFinder } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import { inSlotsOf, packTokens, placeNumber, requireOnePlace, takeSlot } from './grant-row.js'
@@ -178,9 +178,10 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
     [Omit<NewCode, 'sessionHash' | 'maxLive'> & { readonly place: bigint; readonly now: number }]
   >(
     `INSERT INTO grants
-       (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, code_challenge,
-        expires_at_ms)
-     VALUES (:place, :appid, :userId, :scope, :now, :codeHash, :expiresAtMs, :redirectUri, :codeChallenge, :expiresAtMs)
+       (place, appid, user_id, scope, permissions, consent_version, issued_at_ms, code_hash, code_expires_at_ms,
+        redirect_uri, code_challenge, expires_at_ms)
+     VALUES (:place, :appid, :userId, :scope, :permissions, :consentVersion, :now, :codeHash, :expiresAtMs,
+        :redirectUri, :codeChallenge, :expiresAtMs)
      ON CONFLICT (place) DO NOTHING`,
   )
 
@@ -197,7 +198,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
       for (const { codeHash } of surplusOf(open, maxLive, now)) end.run({ codeHash, place: placeNumber(codeHash) })
       closeExpired.run({ appid, userId, now })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
-      record({ kind: 'code.issued', now, cause, appid, userId })
+      record({ kind: 'code.issued', now, cause, appid, userId, note: noteOnConsent(code) })
       return 'issued'
     },
   }

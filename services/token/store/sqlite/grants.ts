@@ -75,7 +75,8 @@ export function grantReads(db: Connection) {
     const statement = db.prepare<[object], GrantRecord>(
       // Index grants_open or grants_by_user, or backwards along grants_by_app or grants_by_issue; primary keys of apps and users.
       `SELECT g.grant_id AS grantId, g.appid, a.name AS appName, g.user_id AS userId, u.username, u.external_id AS externalId, g.openid, g.scope,
-         g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs, g.expires_at_ms AS expiresAtMs,
+         g.permissions, g.consent_version AS consentVersion, g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs,
+         g.answers_read_at_ms AS answersReadAtMs, g.expires_at_ms AS expiresAtMs,
          ${NEWEST_EXPIRY} AS accessExpiry, g.revoked_at_ms AS revokedAtMs, g.${by} AS atMs
        FROM grants g CROSS JOIN apps a ON a.appid = g.appid CROSS JOIN users u ON u.user_id = g.user_id
        WHERE ${where} ORDER BY g.${by} DESC, g.grant_id DESC LIMIT :limit`,

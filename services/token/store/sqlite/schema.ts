@@ -16,6 +16,7 @@ export const tokenSchema: Schema = {
           redirect_uris              TEXT    NOT NULL, -- JSON array of strings
           requires_secret_on_refresh INTEGER NOT NULL CHECK (requires_secret_on_refresh IN (0, 1)),
           requires_pkce              INTEGER NOT NULL CHECK (requires_pkce IN (0, 1)),
+          reads_answers              INTEGER NOT NULL CHECK (reads_answers IN (0, 1)),
           is_disabled                INTEGER NOT NULL CHECK (is_disabled IN (0, 1)),
           created_at_ms              INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
@@ -135,6 +136,8 @@ export const tokenSchema: Schema = {
           appid              TEXT    NOT NULL REFERENCES apps,
           user_id            TEXT    NOT NULL REFERENCES users,
           scope              TEXT    NOT NULL,
+          permissions        TEXT    NOT NULL CHECK (permissions IN ('', 'read_answers')),
+          consent_version    TEXT    NOT NULL,
           issued_at_ms       INTEGER NOT NULL, -- its code; lists are in this order
           code_hash          BLOB    NOT NULL CHECK (length(code_hash) = 32), -- stays, so that a replay is known as one
           code_expires_at_ms INTEGER NOT NULL,
@@ -145,6 +148,7 @@ export const tokenSchema: Schema = {
           refresh_token_hash BLOB    CHECK (length(refresh_token_hash) = 32),
           created_at_ms      INTEGER,
           last_used_at_ms    INTEGER,
+          answers_read_at_ms INTEGER NOT NULL DEFAULT 0, -- 0 for never
           expires_at_ms      INTEGER NOT NULL, -- the code; from the exchange on the refresh token
           revoked_at_ms      INTEGER,
           access_tokens      BLOB    NOT NULL DEFAULT x'' CHECK (length(access_tokens) % 38 = 0), -- see grant-row.ts

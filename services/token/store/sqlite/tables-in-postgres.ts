@@ -7,11 +7,11 @@ import { TOKENS_ONE_BY_ONE } from './grant-row.js'
 export const tokenTablesInPostgres = {
   codes: `
     SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, code_challenge, scope,
-      issued_at_ms, code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
+      permissions, consent_version, issued_at_ms, code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
     FROM grants`,
   grants: `
-    SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms,
-      revoked_at_ms
+    SELECT grant_id, appid, user_id, openid, scope, permissions, consent_version, refresh_token_hash, created_at_ms, last_used_at_ms,
+      answers_read_at_ms, expires_at_ms, revoked_at_ms
     FROM grants WHERE created_at_ms IS NOT NULL`,
   access_tokens: TOKENS_ONE_BY_ONE,
   audit_blocks: null,

@@ -1,3 +1,4 @@
+import type { Permissions } from '../../../protocol/consent.js'
 import { judgeRefresh } from '../../../protocol/refresh.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
@@ -27,6 +28,9 @@ type GrantRecord = [
   avatar: string,
   tokens: Buffer,
   grantLastUsedAtMs: number,
+  permissions: Permissions,
+  appReadsAnswers: number,
+  answersReadAtMs: number,
   isRevoked: number,
 ]
 
@@ -35,7 +39,8 @@ export function tokenReads(db: Connection, kept: KeptTokens) {
     .prepare<[{ place: bigint }], GrantRecord>(
       // Runs for every data request whose token is not kept. Primary keys of all three tables.
       `SELECT g.grant_id, g.appid, g.user_id, g.openid, g.scope, u.external_id, u.nickname, u.avatar, g.access_tokens,
-         g.last_used_at_ms, g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled
+         g.last_used_at_ms, g.permissions, a.reads_answers, g.answers_read_at_ms,
+         g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled
        FROM grants g
          JOIN apps a ON a.appid = g.appid
          JOIN users u ON u.user_id = g.user_id
@@ -58,7 +63,10 @@ export function tokenReads(db: Connection, kept: KeptTokens) {
         avatar: record[7],
         expiresAtMs,
         grantLastUsedAtMs: record[9],
-        isRevoked: record[10] === 1,
+        permissions: record[10],
+        appReadsAnswers: record[11] === 1,
+        answersReadAtMs: record[12],
+        isRevoked: record[13] === 1,
       }
     }
     return undefined

@@ -8,6 +8,10 @@ export function useWrites(db: Connection, kept: KeptTokens) {
     // Index grants_by_id.
     'UPDATE grants SET last_used_at_ms = :atMs WHERE grant_id = :id AND last_used_at_ms < :atMs',
   )
+  const answersRead = db.prepare<[{ id: string; atMs: number }]>(
+    // Index grants_by_id.
+    'UPDATE grants SET answers_read_at_ms = :atMs WHERE grant_id = :id AND answers_read_at_ms < :atMs',
+  )
   const secretUsed = db.prepare<[{ id: string; atMs: number }]>(
     // Primary key.
     `UPDATE app_secrets SET last_used_at_ms = :atMs
@@ -20,6 +24,10 @@ export function useWrites(db: Connection, kept: KeptTokens) {
         kept.forgetGrant(id)
         grantUsed.run({ id, atMs })
       }
+      for (const [id, atMs] of uses.answers) {
+        kept.forgetGrant(id)
+        answersRead.run({ id, atMs })
+      }
       for (const [id, atMs] of uses.secrets) secretUsed.run({ id, atMs })
     },
   }
@@ -27,9 +35,9 @@ export function useWrites(db: Connection, kept: KeptTokens) {
 
 /** Splits uses into transactions so small that nobody waits noticeably for one. */
 export function fewAtATime(record: TokenStore['recordUses']): TokenStore['recordUses'] {
-  const none = new Map<string, number>()
-  return async ({ grants, secrets }) => {
-    for (const some of inParts([...secrets], USES_AT_A_TIME)) await record({ grants: none, secrets: new Map(some) })
-    for (const some of inParts([...grants], USES_AT_A_TIME)) await record({ grants: new Map(some), secrets: none })
+  const none = { grants: new Map(), answers: new Map(), secrets: new Map() }
+  return async (uses) => {
+    for (const kind of ['secrets', 'answers', 'grants'] as const)
+      for (const some of inParts([...uses[kind]], USES_AT_A_TIME)) await record({ ...none, [kind]: new Map(some) })
   }
 }

@@ -1,0 +1,214 @@
+import { Code, ConnectError } from '@connectrpc/connect'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ErrorInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
+import { Permission } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { type Access, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
+import { decisionForm } from '../harness/visitor.js'
+import { openService, startService } from '../harness.js'
+
+/** Of all tests: each makes its own apps and users. */
+let service: Verbs
+beforeAll(async () => {
+  service = await openService()
+})
+afterAll(() => service.backend.close())
+
+const READ_ANSWERS = {
+  en: 'Read the answers people gave to your surveys, also future ones. They can contain personal data of others; you answer for passing them on.',
+  zh: '读取他人对您问卷的回答，包括以后的回答。 其中可能含有他人的个人信息，由您决定是否提供。',
+}
+const CANNOT = 'see the answers people gave'
+
+/** What a service that is about to read answers is told: the reason, or nothing if it may. */
+async function refusalOf({ app: { appid }, tokens }: Access, changed: object = {}, from = service): Promise<string> {
+  const presented = { appid, accessToken: tokens.access_token, permission: Permission.READ_ANSWERS, ...changed }
+  try {
+    await from.backend.token.verifyAccessToken(presented)
+    return ''
+  } catch (error) {
+    return ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason ?? 'no reason'
+  }
+}
+
+function letAskForAnswers({ appid }: TestApp, readsAnswers = true): Promise<unknown> {
+  return service.admin.updateApp({ appid, readsAnswers })
+}
+
+/** The grants of an app, oldest first, as operators see them. */
+async function grantsOf({ appid }: TestApp) {
+  const { grants } = await service.admin.listGrants({ appid })
+  return grants.reverse()
+}
+
+/** A form that is confirmed after `meanwhile`, and the grant of its code. */
+async function confirmedAfter(app: TestApp, user: TestUser, meanwhile: () => Promise<unknown>): Promise<Access> {
+  const visitor = service.visitor()
+  const page = await service.authorizationPage(visitor, app, user)
+  await meanwhile()
+  const reply = await visitor.decide(page, 'confirm')
+  const code = new URL(reply.headers.get('location') ?? '').searchParams.get('code') ?? ''
+  return { app, user, tokens: tokensOf(await service.exchange(app, code)) }
+}
+
+describe('an app that may ask for answers', () => {
+  test('asks for them in a line of its own, in both languages, and any other app says that it cannot see them', async () => {
+    const user = await service.createUser()
+    const [asks, cannot] = [await service.createApp({ readsAnswers: true }), await service.createApp()]
+    for (const language of ['en', 'zh'] as const) {
+      const visitor = service.visitor(language)
+      const page = await service.authorizationPage(visitor, asks, user)
+      expect(page.html.text).toContain(READ_ANSWERS[language])
+      const other = await service.authorizationPage(visitor, cannot, user)
+      expect(other.html.text).not.toContain(READ_ANSWERS[language])
+      if (language === 'en') expect([page, other].map(({ html }) => html.text.includes(CANNOT))).toEqual([false, true])
+    }
+  })
+
+  test('reads them with the grants whose users were asked for them, and no grant from before widens', async () => {
+    const before = await service.grantAccess()
+    const { app, user } = before
+    await letAskForAnswers(app)
+    expect(await refusalOf(before)).toBe('ANSWERS_NOT_GRANTED')
+    expect((await service.surveys(before)).code).toBe('OK')
+    const refreshed = await service.refresh(app, before.tokens.refresh_token)
+    expect(await refusalOf(before, { accessToken: refreshed.data.access_token })).toBe('ANSWERS_NOT_GRANTED')
+
+    const consented = await service.grantAccess({ app, user })
+    expect(await refusalOf(consented)).toBe('')
+    const newer = await service.refresh(app, consented.tokens.refresh_token)
+    expect(await refusalOf(consented, { accessToken: newer.data.access_token })).toBe('')
+    expect(await refusalOf(before), 'the grant from before').toBe('ANSWERS_NOT_GRANTED')
+    expect(await refusalOf(await service.grantAccess({ app }))).toBe('')
+  })
+
+  test('is refused them on the very next request once it may not, and has back what users consented to when it may again', async () => {
+    const app = await service.createApp({ readsAnswers: true })
+    const consented = await service.grantAccess({ app })
+    expect(await refusalOf(consented)).toBe('')
+    await letAskForAnswers(app, false)
+    expect(await refusalOf(consented)).toBe('ANSWERS_NOT_GRANTED')
+    const narrower = await service.grantAccess({ app, user: consented.user })
+    await letAskForAnswers(app)
+    expect(await refusalOf(consented)).toBe('')
+    expect(await refusalOf(narrower)).toBe('ANSWERS_NOT_GRANTED')
+  })
+
+  test('is told first what is wrong with its token', async () => {
+    const access = await service.grantAccess()
+    expect(await refusalOf(access, { accessToken: 'sat_unknown' })).toBe('INVALID_TOKEN')
+    expect(await refusalOf(access, { openid: 'o_else' })).toBe('CLAIM_ERROR')
+    expect(await refusalOf(access, { openid: access.tokens.openid })).toBe('ANSWERS_NOT_GRANTED')
+    const [grant] = await grantsOf(access.app)
+    await service.admin.revokeGrant({ grantId: grant?.grantId ?? '' })
+    expect(await refusalOf(access)).toBe('INVALID_TOKEN')
+    await service.admin.setAppDisabled({ appid: access.app.appid, disabled: true })
+    expect(await refusalOf(access)).toBe('INVALID_APPID')
+  })
+})
+
+describe('a confirmation means what was shown', () => {
+  test('an app that may ask for answers only since then does not get them', async () => {
+    const [app, user] = [await service.createApp(), await service.createUser()]
+    const access = await confirmedAfter(app, user, () => letAskForAnswers(app))
+    expect(await refusalOf(access)).toBe('ANSWERS_NOT_GRANTED')
+  })
+
+  test('an app that may not ask for answers any more does not read them', async () => {
+    const [app, user] = [await service.createApp({ readsAnswers: true }), await service.createUser()]
+    const access = await confirmedAfter(app, user, () => letAskForAnswers(app, false))
+    expect(await refusalOf(access)).toBe('ANSWERS_NOT_GRANTED')
+  })
+
+  test.each([{ reads_answers: '1' }, { reads_answers: '' }, { consent_version: '0123456789ab' }])(
+    'a form that says otherwise, %j, is none of ours',
+    async (changed) => {
+      const readsAnswers = changed.reads_answers === ''
+      const [app, user] = [await service.createApp({ readsAnswers }), await service.createUser()]
+      const visitor = service.visitor()
+      const page = await service.authorizationPage(visitor, app, user)
+      const reply = await visitor.submit(page, decisionForm(page), { decision: 'confirm', ...changed })
+      expect(reply.headers.get('location') ?? '').not.toContain('code=')
+      expect(await grantsOf(app)).toEqual([])
+    },
+  )
+
+  test('a form that was confirmed with other permissions or other words yields another code', async () => {
+    const { appid, redirectUri } = await service.createApp({ readsAnswers: true })
+    const { account, token } = service.backend.asGateway
+    const { sessionToken } = await account.signIn({ ...(await service.createUser()), source: '192.0.2.1' })
+    const asked = { sessionToken, requestId: 'the first of the forms', appid, redirectUri, scope: 'snsapi_user' }
+    const consents = [{}, { permissions: [Permission.READ_ANSWERS] }, { consentVersion: 'other' }, {}]
+    const codes = await Promise.all(consents.map((consent) => token.issueCode({ ...asked, ...consent })))
+    expect(new Set(codes.map(({ code }) => code)).size).toBe(3)
+  })
+})
+
+describe('what was consented to', () => {
+  test('is recorded with the grant and the words that were shown, and in the audit trail', async () => {
+    const [app, user] = [await service.createApp(), await service.createUser()]
+    await service.grantAccess({ app, user })
+    await letAskForAnswers(app)
+    for (const language of ['en', 'zh', 'zh']) {
+      service.clock.advance({ seconds: 1 })
+      await service.grantAccess({ app, user, visitor: service.visitor(language) })
+    }
+    const grants = await grantsOf(app)
+    expect(grants.map(({ permissions }) => permissions)).toEqual([[], ...Array(3).fill([Permission.READ_ANSWERS])])
+    const versions = grants.map(({ consentVersion }) => consentVersion)
+    for (const version of versions) expect(version).toMatch(/^[0-9a-f]{12}$/)
+    expect(new Set(versions.slice(0, 3)).size).toBe(3)
+    expect(versions[3]).toBe(versions[2])
+    const { events } = await service.admin.listAuditEvents({ appid: app.appid })
+    const notes = events.flatMap(({ kind, note }) => (kind === 'code.issued' ? [note] : [])).reverse()
+    expect(notes).toEqual(['', ...versions.slice(1).map((version) => `read_answers, as worded in ${version}`)])
+  })
+
+  test('is on the page of connected apps, with when answers were last read, until the app may not', async () => {
+    const app = await service.createApp({ readsAnswers: true })
+    const access = await service.grantAccess({ app })
+    const visitor = await service.signedIn(access.user)
+    const textOf = async () => (await visitor.open('/connect/apps')).html.text
+    const CAN = 'Can also read the answers to your surveys'
+    expect(await textOf()).toMatch(new RegExp(`${CAN}.* Answers last read never`))
+    expect((await grantsOf(app))[0]?.answersReadTime).toBeUndefined()
+
+    service.clock.advance({ minutes: 2 })
+    await service.surveys(access)
+    await service.backend.runJanitors()
+    expect(await textOf(), 'surveys are not answers').toContain('Answers last read never')
+    expect(await refusalOf(access)).toBe('')
+    await service.backend.runJanitors()
+    const page = await visitor.open('/connect/apps')
+    expect(page.html.text).not.toContain('never')
+    const read = new Date(service.clock.now()).toISOString().slice(0, 16)
+    const times = page.html.tags.flatMap(({ name, attributes }) => (name === 'time' ? [attributes.datetime] : []))
+    expect(times.filter((time) => time?.startsWith(read)).length).toBeGreaterThanOrEqual(2) // last use, and answers
+    expect((await grantsOf(app))[0]?.answersReadTime).toBeDefined()
+
+    await letAskForAnswers(app, false)
+    expect(await textOf()).not.toContain(CAN)
+  })
+})
+
+test('with ANSWERS=off nobody is asked for answers, and no app reads them, whatever users consented to', async () => {
+  const off = await startService({ env: { ANSWERS: 'off' } })
+  const [app, user] = [await off.createApp({ readsAnswers: true }), await off.createUser()]
+  const page = await off.authorizationPage(off.visitor(), app, user)
+  expect(page.html.text).not.toContain(READ_ANSWERS.en)
+  expect(page.html.text).toContain(CANNOT)
+  const { account, token } = off.backend.asGateway
+  const { sessionToken } = await account.signIn({ ...user, source: '192.0.2.1' })
+  const { appid, redirectUri } = app
+  const asked = { sessionToken, requestId: 'a form from before that', appid, redirectUri, scope: 'snsapi_user' }
+  const { code } = await token.issueCode({ ...asked, permissions: [Permission.READ_ANSWERS] })
+  const access = { app, user, tokens: tokensOf(await off.exchange(app, code)) }
+  expect(await refusalOf(access, {}, off)).toBe('ANSWERS_NOT_GRANTED')
+  const { apps } = await account.listConnectedApps({ sessionToken })
+  expect(apps.map(({ readsAnswers }) => readsAnswers)).toEqual([false])
+})
+
+test('a permission that is unknown is refused, and never taken for none', async () => {
+  const { app, tokens } = await service.grantAccess()
+  const asked = { appid: app.appid, accessToken: tokens.access_token, permission: 99 as Permission }
+  await expect(service.backend.token.verifyAccessToken(asked)).rejects.toMatchObject({ code: Code.InvalidArgument })
+})
