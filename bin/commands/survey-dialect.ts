@@ -53,10 +53,10 @@ const boolean: Kind = {
   read: (value) => (FLAGS.has(value) ? FLAGS.get(value) : value),
   change: '0 or 1 read as true or false',
 }
-const type: Kind = { read: (value) => OLDER_TYPES.get(value) ?? value, change: 'an older name of a type replaced' }
+const type: Kind = { read: (value) => OLDER_TYPES.get(value) ?? value, change: 'text_multiple read as blanks' }
 const scene: Kind = {
   read: (value) => OLDER_SCENES.get(String(value)) ?? value,
-  change: 'an older scene replaced: 0 by 1, 2 by 3',
+  change: '0 read as 1, or 2 as 3',
 }
 const variant: Kind = { read: (value) => (value === 0 ? undefined : text.read(value)), change: text.change }
 /** PHP writes an empty object as an empty array. */
@@ -131,7 +131,19 @@ const SURVEY: Holder = {
     updateTime: number,
     creator_user_id: asIs,
   },
-  published: { template_id: number, settings: asIs },
+  published: {
+    template_id: number,
+    settings: asIs,
+    prev: boolean,
+    titleIndex: boolean,
+    login_check: boolean,
+    answer_count: number,
+    whitelist_enable: boolean,
+    redirect_url: text,
+    webhook_url: text,
+    is_allow_update_answer: boolean,
+    is_enabled_location: boolean,
+  },
   lists: { pages: PAGE },
 }
 

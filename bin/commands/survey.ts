@@ -88,7 +88,7 @@ export function addSurveyCommands(program: Command): void {
     .option('--owner <username>', "only this user's; name or user_id")
     .addOption(new Option('--state <state>', 'only in this state').choices(['draft', 'collecting', 'paused']))
     .option('--title <text>', 'only whose title has this in it, in capitals or not')
-    .option('--limit <count>', 'the first of them', wholeNumber(1, Number.MAX_SAFE_INTEGER))
+    .option('--limit <number>', 'at most this many; all unless given', wholeNumber(1, 1_000_000))
     .action(listSurveys)
 
   command(survey, 'show', { about: 'a survey; with --json as apps get it', examples: ['survey show 7 --json'] })

@@ -1,8 +1,8 @@
 // What clients of this dialect send in the wild: their headers, the order of their parameters, what they add and what
 // they leave unencoded. Each goes from the code to the surveys and past an expired token, guided by the bodies it reads.
+import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { toMs } from '../harness/clock.js'
-import { smallSurvey } from '../harness/sample-surveys.js'
 import type { Verbs } from '../harness/verbs.js'
 import { openService } from '../harness.js'
 
@@ -62,6 +62,13 @@ const clients: readonly Client[] = [
   },
 ]
 
+/** Without what the service sets. */
+const {
+  id: _id,
+  creator_user_id: _creator,
+  ...published
+} = JSON.parse(readFileSync('test/harness/published-survey.json', 'utf8'))
+
 describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) => {
   let service: Verbs
   beforeAll(async () => {
@@ -72,7 +79,7 @@ describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) =>
   test.each(clients)('$name, runs the flow', async ({ headers, query, extra = {}, extraOnExchange = () => ({}) }) => {
     const app = await service.createApp()
     const user = await service.createUser()
-    const [surveyId] = await service.importSurveys(user, [smallSurvey()])
+    const [surveyId] = await service.importSurveys(user, [published])
     const ask = (path: string, parameters: Readonly<Record<string, string>>) =>
       service.call(`${path}?${query({ ...parameters, ...extra })}`, { headers })
 
@@ -90,6 +97,9 @@ describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) =>
     expect((await ask('/api/oauth2/user', credentials)).data.nickname).toBe('小明 Ming')
     expect((await ask('/api/surveys', credentials)).data.total).toBe(1)
     expect((await ask(`/api/surveys/${surveyId}`, credentials)).data.id).toBe(surveyId)
+    const { openid: _, ...withoutOpenid } = credentials
+    const { creator_user_id: __, ...detail } = (await ask(`/api/surveys/${surveyId}/legacy`, withoutOpenid)).data
+    expect(detail).toEqual({ ...published, id: surveyId })
 
     // The one error such clients act on, recognised by its type: they refresh and go on.
     service.clock.advance({ ms: toMs({ seconds: 259_200 }) })

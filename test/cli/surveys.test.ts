@@ -230,7 +230,7 @@ describe('what other systems of this dialect send', () => {
     expect(said.toSorted()).toEqual(
       [
         'id: text read as a number',
-        'scene: an older scene replaced: 0 by 1, 2 by 3',
+        'scene: 0 read as 1, or 2 as 3',
         'title: a number read as text',
         'prefix: null read as none',
         'state: text read as a number',
@@ -249,7 +249,7 @@ describe('what other systems of this dialect send', () => {
         inQuestions('options[].exclusive: 0 or 1 read as true or false'),
         inQuestions('hidden: 0 or 1 read as true or false'),
         inQuestions('starNum: text read as a number'),
-        inQuestions('type: an older name of a type replaced'),
+        inQuestions('type: text_multiple read as blanks'),
       ].toSorted(),
     )
     expect(await service.json(['survey', 'export'])).toMatchObject([
