@@ -7,6 +7,7 @@ import { addAuditCommands } from './commands/audit.js'
 import { addBackupCommand } from './commands/backup.js'
 import { helpAfter } from './commands/command.js'
 import { addConfigCommand } from './commands/config.js'
+import { addConformanceCommands } from './commands/conformance.js'
 import { addDemoCommand } from './commands/demo.js'
 import { addDoctorCommand } from './commands/doctor.js'
 import { addGrantCommands } from './commands/grant.js'
@@ -62,6 +63,7 @@ export function createProgram(): Command {
   addBackupCommand(program)
   addStoreCommands(program)
   addDoctorCommand(program)
+  addConformanceCommands(program)
   addConfigCommand(program)
   return program
 }

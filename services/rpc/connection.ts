@@ -11,6 +11,8 @@ export interface ConnectionOptions {
   readonly tls: (() => TlsMaterial) | undefined
   /** Largest response, in bytes. */
   readonly maxResponseBytes: number
+  /** A server that is not ours may end connections that are pinged: by default Go's takes one ping in five minutes. */
+  readonly isPinged?: false
 }
 
 /** Flow-control window of a peer, in bytes. The answers of one moment fit in it, so that none waits for a turn. */
@@ -28,16 +30,20 @@ export function target(address: Address): string {
   return `${hostInUrl(address.host)}:${address.port}`
 }
 
+/** A peer that vanished without a word is noticed within two seconds, even while no answer is due. */
+const PINGS = {
+  'grpc.keepalive_time_ms': 1_000,
+  'grpc.keepalive_timeout_ms': 1_000,
+  'grpc.keepalive_permit_without_calls': 1,
+}
+
 export function connect(options: ConnectionOptions, credentials: grpc.ChannelCredentials): grpc.Client {
   return new grpc.Client(target(options.address), credentials, {
     'grpc.max_receive_message_length': options.maxResponseBytes,
     'grpc.initial_reconnect_backoff_ms': 50,
     'grpc.min_reconnect_backoff_ms': 50,
     'grpc.max_reconnect_backoff_ms': 1_000,
-    // A peer that vanished without a word is noticed within two seconds, even while no answer is due.
-    'grpc.keepalive_time_ms': 1_000,
-    'grpc.keepalive_timeout_ms': 1_000,
-    'grpc.keepalive_permit_without_calls': 1,
+    ...(options.isPinged !== false && PINGS),
     'grpc.enable_retries': 0,
     'grpc.use_local_subchannel_pool': 1,
     'grpc-node.flow_control_window': WINDOW_BYTES,
@@ -60,6 +66,11 @@ export function credentials({ address, tls }: ConnectionOptions): grpc.ChannelCr
 /** What grpc-js puts around the cause of a failed connection. */
 const AROUND_THE_CAUSE = /^No connection established\. Last error: (Error: )?|\.? Resolution note: $/g
 
+/** What is worth telling of the text with which a call failed. */
+export function causeOf(details: string): string {
+  return details.replace(AROUND_THE_CAUSE, '')
+}
+
 /**
  * undefined when the server says within a second, by `grpc.health.v1`, that it serves; otherwise what is known. The request is empty,
  * and field 1 of the response is the status.
@@ -74,7 +85,7 @@ export function whyNotServing(client: grpc.Client): Promise<string | undefined> 
       { deadline: Date.now() + HEALTH_TIMEOUT_MS },
       (error, isServing) => {
         if (error?.code === grpc.status.DEADLINE_EXCEEDED) resolve(HANGS)
-        else if (error) resolve(error.details.replace(AROUND_THE_CAUSE, ''))
+        else if (error) resolve(causeOf(error.details))
         else resolve(isServing ? undefined : SERVES_NOT)
       },
     )

@@ -42,6 +42,7 @@ const CONTRACT = [
   'backup',
   'store copy',
   'doctor',
+  'conformance provider',
   'config',
 ]
 

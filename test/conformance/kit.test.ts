@@ -1,0 +1,56 @@
+// The kit for providers: it passes a right one, and fails wrong ones exactly where they are wrong.
+import { readFileSync } from 'node:fs'
+import { expect, onTestFinished, test } from 'vitest'
+import { parseFixtures } from '../../bin/conformance/fixtures.js'
+import { Connection } from '../../bin/conformance/probe.js'
+import { claimedBy, PROFILES, runProfile, testsOf } from '../../bin/conformance/run-kit.js'
+import { type ProviderCapability, SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import { fixtures, type Methods, right, serveProvider } from './array-provider.js'
+import { fiveWrong, moreWrong } from './wrong-providers.js'
+
+/** Ids of the tests that it fails, each run a few times only. */
+async function failedBy(methods: Methods, onCancelled?: () => void): Promise<string[]> {
+  const socket = await serveProvider(methods, onCancelled)
+  const connection = new Connection({ kind: 'unix', path: socket }, undefined)
+  onTestFinished(() => connection.close())
+  const { response } = await connection.call(SurveyProvider.method.getProviderInfo, {} as never)
+  const claimed = claimedBy(response?.capabilities ?? ([] as ProviderCapability[]))
+  const failed: string[] = []
+  for (const profile of PROFILES) {
+    await runProfile(profile, {
+      connection,
+      fixtures: parseFixtures('fixtures', JSON.stringify(fixtures)),
+      claimed,
+      isChosen: () => true,
+      repeats: { inTurn: 1, atOnce: 2 },
+      onOutcome: ({ test: { id }, failure }) => failure && failed.push(id),
+    })
+  }
+  return failed
+}
+
+test('a right provider passes', async () => {
+  expect(await failedBy(right)).toEqual([])
+})
+
+test.each([...fiveWrong, ...moreWrong])('one that $fault fails $fails', async ({ fails, methods }) => {
+  const state = { isCancelled: false }
+  const onCancelled = () => {
+    state.isCancelled = true
+  }
+  expect(await failedBy({ ...right, ...methods(state) }, onCancelled)).toEqual(fails)
+})
+
+test('every test of the kit fails some wrong provider', () => {
+  const ids = PROFILES.flatMap((profile) => testsOf[profile]).map(({ id }) => id)
+  expect(new Set(ids).size).toBe(ids.length)
+  expect([...new Set([...fiveWrong, ...moreWrong].flatMap(({ fails }) => fails))].sort()).toEqual(ids)
+})
+
+test('docs/provider-conformance.md has each test under its id, with its title and its reason, and no other', () => {
+  const page = readFileSync(new URL('../../docs/provider-conformance.md', import.meta.url), 'utf8')
+  const [, ...sections] = page.split(/^### /m)
+  const written = sections.map((section) => section.split('\n## ')[0]?.replace(/\s+/g, ' ').trim())
+  const ofKit = PROFILES.flatMap((profile) => testsOf[profile])
+  expect(written).toEqual(ofKit.map(({ id, title, why }) => `${id} **${title}**: ${why}.`))
+})
