@@ -4,14 +4,14 @@ import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { closeInStages } from './connections.js'
 import type { Problem } from './errors.js'
-import type { Answer } from './http.js'
+import type { Answer, Headers } from './http.js'
 
 /** Of every answer under /api/: nothing may cache it, nothing in it may run. */
-const API_HEADERS: Readonly<Record<string, string>> = {
+const API_HEADERS = Object.entries({
   'content-type': 'application/json; charset=utf-8',
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-}
+}).flat()
 
 /**
  * The value as JSON, one character per byte of its UTF-8, so that nothing is encoded when it is sent: that was a seventh of
@@ -41,7 +41,7 @@ export function failure(problem: Problem, status: number, requestId: string): Fa
   const error = { type, message, action: kind.action }
   return {
     status,
-    headers: { ...API_HEADERS, ...failureHeaders(options) },
+    headers: [...API_HEADERS, ...failureHeaders(options)],
     body: jsonBytes({ code: kind.code, error, data: {}, request_id: requestId }),
     encoding: 'latin1',
     outcome: type,
@@ -50,8 +50,8 @@ export function failure(problem: Problem, status: number, requestId: string): Fa
 }
 
 /** `Allow`, `Retry-After` and `RateLimit-*`, of a failure in any form. */
-export function failureHeaders({ allow, retryAfterSeconds, allowance }: Problem['options']): Record<string, string> {
-  return {
+export function failureHeaders({ allow, retryAfterSeconds, allowance }: Problem['options']): Headers {
+  return Object.entries<string>({
     ...(allow === undefined ? {} : { allow }),
     ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),
     ...(allowance && {
@@ -59,33 +59,31 @@ export function failureHeaders({ allow, retryAfterSeconds, allowance }: Problem[
       'ratelimit-remaining': String(allowance.remaining),
       'ratelimit-reset': String(allowance.resetSeconds),
     }),
-  }
+  }).flat()
 }
-
-type Headers = Answer['headers']
 
 const YEAR_SECONDS = 31_536_000
 
-/** Headers of every answer, pages and API alike, unless the answer has its own. */
+/** Headers of every answer, pages and API alike. */
 export function commonHeaders(publicUrl: URL): Headers {
-  return {
+  return Object.entries<string>({
     'x-content-type-options': 'nosniff',
     'referrer-policy': 'same-origin', // with `no-referrer`, browsers send `Origin: null` with our own forms
     ...(publicUrl.protocol === 'https:' ? { 'strict-transport-security': `max-age=${YEAR_SECONDS}` } : {}),
-  }
+  }).flat()
 }
 
 /** Sends an answer with the headers that all have; it is lost if the connection is gone. */
 export function write(response: ServerResponse, { status, headers, body, encoding }: Answer, common: Headers): void {
   const bytes = typeof body === 'string' && encoding === undefined ? Buffer.byteLength(body) : body.length
-  response.writeHead(status, { ...common, ...headers, 'content-length': bytes })
+  response.writeHead(status, [...common, ...headers, 'content-length', String(bytes)])
   response.end(body, encoding ?? 'utf8')
 }
 
 /** Sends a failure on a connection whose request could not be parsed, and closes the connection. */
 export function writeRaw(socket: Duplex, { status, headers, body }: Failure, common: Headers): void {
-  const own = { 'content-length': body.length, date: new Date().toUTCString(), connection: 'close' }
-  const lines = Object.entries({ ...common, ...headers, ...own }).map(([name, value]) => `${name}: ${value}\r\n`)
+  const own = ['content-length', String(body.length), 'date', new Date().toUTCString(), 'connection', 'close']
+  const lines = [...common, ...headers, ...own].map((part, at) => (at % 2 === 0 ? `${part}: ` : `${part}\r\n`))
   socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`, 'latin1')
   closeInStages(socket)
 }

@@ -9,7 +9,7 @@ import type { LimitService } from '../gen/surveyauth/internal/v1/limit_service_p
 import { commonHeaders, failure, failureHeaders, write, writeRaw } from './answer.js'
 import { Connections, closeInStages, endOfTurn } from './connections.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
-import type { Answer, GatewayDeps, Route } from './http.js'
+import type { Answer, GatewayDeps, Headers, Route } from './http.js'
 import { type GatewayLimits, MAX_HEADER_BYTES, MAX_URL_BYTES } from './limits.js'
 import {
   headersTooLarge,
@@ -104,9 +104,9 @@ class Gateway {
   #lastPage = Promise.resolve()
   readonly #stopSharing: (() => void) | undefined
   readonly #trustedProxies: ReadonlySet<string>
-  readonly #common: Answer['headers']
+  readonly #common: Headers
   /** With those of a connection that stays open. */
-  readonly #commonKept: Answer['headers']
+  readonly #commonKept: Headers
   readonly #connections: Connections
 
   constructor(server: Server, options: GatewayOptions) {
@@ -117,10 +117,8 @@ class Gateway {
       this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#common = commonHeaders(options.publicUrl)
-    this.#commonKept = {
-      ...this.#common,
-      'keep-alive': `timeout=${Math.floor(options.limits.keepAliveTimeoutMs / 1000)}`,
-    }
+    const keepAlive = `timeout=${Math.floor(options.limits.keepAliveTimeoutMs / 1000)}`
+    this.#commonKept = [...this.#common, 'keep-alive', keepAlive]
     const serve = (incoming: IncomingMessage, response: ServerResponse) => {
       this.#serve(incoming, response).catch((error) => this.#giveUp(error, response))
     }

@@ -19,9 +19,13 @@ export interface GatewayDeps {
   readonly randomBytes: (size: number) => Uint8Array
 }
 
+/** Names and values alternating. */
+export type Headers = readonly string[]
+
 export interface Answer {
   readonly status: number
-  readonly headers: Readonly<Record<string, string | readonly string[]>>
+  /** None of those that all answers have. */
+  readonly headers: Headers
   readonly body: string | Uint8Array
   /** Of a text: each of its characters is one byte. If absent, a text is sent as UTF-8. */
   readonly encoding?: 'latin1'

@@ -39,7 +39,7 @@ export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
   const isWaitedFor = isTerminal || stream !== process.stderr
   const stderr = isWaitedFor ? undefined : openStderr((text) => log.warning(text))
-  const target = stderr?.destination ?? stream
+  const target = stderr ?? stream
   const log = overDestination(config.logLevel, shownOn(target, { isPretty, isTerminal }), stderr)
   return log
 }
@@ -73,7 +73,7 @@ function isoTime(): string {
 }
 
 function overDestination(level: string, destination: DestinationStream, stderr?: Stderr): Log {
-  const flush = () => stderr?.destination.flush() // for lines that should not wait
+  const flush = () => stderr?.flush() // for lines that should not wait
   const logger = pino({ level, base: null, timestamp: isoTime }, destination)
   return {
     request({ route, method, status, outcome, durationMs, requestId, appid }) {

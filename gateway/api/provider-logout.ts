@@ -6,7 +6,7 @@ import type { GatewayRequest } from '../request.js'
 
 const MAX_LOGOUT_TOKEN_LENGTH = 16_384
 /** What providers must not keep, as the specification says. */
-const NO_STORE = { 'cache-control': 'no-store' }
+const NO_STORE = ['cache-control', 'no-store']
 
 export const providerLogoutRoute: Route = {
   name: 'oidc_backchannel_logout',
@@ -26,7 +26,7 @@ async function endSessions(request: GatewayRequest, deps: GatewayDeps): Promise<
     const { type, message, isOfHttp } = toProblem(error)
     if (isOfHttp || !REFUSALS.includes(type)) throw error
     const body = JSON.stringify({ error: 'invalid_request', error_description: message })
-    return { status: 400, headers: { ...NO_STORE, 'content-type': 'application/json' }, body, outcome: type }
+    return { status: 400, headers: [...NO_STORE, 'content-type', 'application/json'], body, outcome: type }
   }
 }
 

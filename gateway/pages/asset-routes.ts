@@ -14,10 +14,7 @@ const KEPT = 'public, max-age=31536000, immutable' // a year, the longest that c
  * The policy is for whoever opens one by itself: a logo may hold styles, and neither scripts nor anything from elsewhere. In a page
  * that page's own policy holds.
  */
-const HEADERS = {
-  'x-content-type-options': 'nosniff',
-  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-}
+const POLICY = ['content-security-policy', "default-src 'none'; style-src 'unsafe-inline'; sandbox"]
 
 const ownAssets: readonly Route[] = (['style', 'script', 'logo'] as const).map((kind) => ({
   name: 'asset',
@@ -51,6 +48,6 @@ const noSuchLogo = () => new Problem('no_route', 'nothing is served at this path
 
 function answerWith({ contentType, version, body }: Omit<Asset, 'href'>, request: GatewayRequest): Answer {
   const caching = request.query().optional('v', 35) === version ? KEPT : 'no-store'
-  const headers = { ...HEADERS, 'content-type': contentType, 'cache-control': caching }
+  const headers = [...POLICY, 'content-type', contentType, 'cache-control', caching]
   return { status: 200, headers, body, outcome: 'asset' }
 }

@@ -57,7 +57,7 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
       apps: found.map((app) => appView(visit, app)),
       leave: { action: SIGN_OUT_PATH, hidden: [csrfField(visit, signOutUse(sessionToken, undefined))] },
     },
-    { status: 200, outcome: 'connected_apps', setCookies, headers: { 'cross-origin-opener-policy': 'same-origin' } },
+    { status: 200, outcome: 'connected_apps', setCookies, headers: ['cross-origin-opener-policy', 'same-origin'] },
   )
 }
 

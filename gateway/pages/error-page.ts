@@ -21,7 +21,7 @@ export interface ErrorPageInput {
   readonly wayOn?: { readonly href: string; readonly label: string } | 'again' | null | undefined
   /** When to try again, for a status that says to. */
   readonly retryAfterSeconds?: number | undefined
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Answer['headers']
   readonly setCookies?: readonly string[]
 }
 

@@ -206,7 +206,7 @@ function pageAbout(visit: Visit, page: Page, href: string, retryAfterSeconds = 1
     message,
     setCookies,
     wayOn: { href, label: t.errors.tryAgain },
-    ...(status === 503 && { headers: { 'retry-after': String(retryAfterSeconds) } }),
+    ...(status === 503 && { headers: ['retry-after', String(retryAfterSeconds)] }),
   })
 }
 

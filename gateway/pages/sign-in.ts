@@ -209,7 +209,7 @@ function tooMany(
   seconds: number,
 ): Answer {
   const text = fill(visit.t.signIn.rateLimited, { wait: displayWait(seconds, visit.language) })
-  const rendered = { status: 429, outcome: 'request_rate_limited', headers: { 'retry-after': String(seconds) } }
+  const rendered = { status: 429, outcome: 'request_rate_limited', headers: ['retry-after', String(seconds)] }
   return renderSignIn(visit, goal, methods, username, { kind: 'notice', text }, rendered)
 }
 

@@ -142,7 +142,7 @@ export interface Rendered {
   readonly outcome: string
   readonly appid?: string
   readonly setCookies?: readonly string[]
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Answer['headers']
 }
 
 const eta = new Eta({ views: `${PAGES_FOLDER}/templates`, cache: true, autoEscape: true })
@@ -159,13 +159,13 @@ export function renderPage<K extends keyof Views>(
   const body = eta.render(`./${template}`, { ...view, t, frame, look, links, fill, withName, inLanguage })
   return {
     status: rendered.status,
-    headers: {
+    headers: [
       ...PAGE_HEADERS,
-      'content-type': 'text/html; charset=utf-8',
-      'content-language': frame.language === 'zh' ? 'zh-CN' : 'en',
-      ...rendered.headers,
-      ...cookieHeader(rendered.setCookies),
-    },
+      ...['content-type', 'text/html; charset=utf-8'],
+      ...['content-language', frame.language === 'zh' ? 'zh-CN' : 'en'],
+      ...(rendered.headers ?? []),
+      ...cookieHeaders(rendered.setCookies),
+    ],
     body,
     outcome: rendered.outcome,
     ...(rendered.appid === undefined ? {} : { appid: rendered.appid }),
@@ -176,7 +176,7 @@ export function renderPage<K extends keyof Views>(
 export function redirectTo(location: string, rendered: Omit<Rendered, 'status'>): Answer {
   return {
     status: 303,
-    headers: { ...PAGE_HEADERS, location, ...cookieHeader(rendered.setCookies) },
+    headers: [...PAGE_HEADERS, 'location', location, ...cookieHeaders(rendered.setCookies)],
     body: '',
     outcome: rendered.outcome,
     ...(rendered.appid === undefined ? {} : { appid: rendered.appid }),
@@ -188,17 +188,17 @@ export function redirectTo(location: string, rendered: Omit<Rendered, 'status'>)
  * it to the redirect after a form as well, and confirming must end at the app's callback. So is an opener policy: an app may
  * open the authorization page in a separate window, where its callback must find the opener again (docs/decisions.md 34).
  */
-const PAGE_HEADERS = {
+const PAGE_HEADERS = Object.entries({
   'cache-control': 'no-store',
   'content-security-policy':
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'",
   'cross-origin-resource-policy': 'same-origin',
   'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
   'x-frame-options': 'DENY',
-}
+}).flat()
 
-function cookieHeader(setCookies: readonly string[] | undefined): Record<string, readonly string[]> {
-  return setCookies?.length ? { 'set-cookie': setCookies } : {}
+function cookieHeaders(setCookies: readonly string[] = []): Answer['headers'] {
+  return setCookies.flatMap((cookie) => ['set-cookie', cookie])
 }
 
 /** Splits a text at its `{name}`: the parts before and after the foreign text that the template isolates. */

@@ -134,7 +134,7 @@ function accountPage(visit: Visit, account: GetAccountResponse, { providers }: L
       sessions: sessions.map((session) => sessionView(visit, session)),
       endOthers: sessions.length > 1 ? formOf(visit, 'end_sessions', ['']) : undefined,
     },
-    { status: 200, outcome: 'account', setCookies, headers: { 'cross-origin-opener-policy': 'same-origin' } },
+    { status: 200, outcome: 'account', setCookies, headers: ['cross-origin-opener-policy', 'same-origin'] },
   )
 }
 
