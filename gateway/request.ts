@@ -77,7 +77,7 @@ export class GatewayRequest {
   async rpcForClient(): Promise<RpcOptions & { readonly signal: AbortSignal }> {
     await endOfTurn()
     await endOfTurn()
-    return { ...this.rpc, signal: this.left }
+    return { signal: this.left, ...this.rpc }
   }
 
   /** The query, strictly decoded. @throws Problem when malformed */

@@ -7,7 +7,7 @@ import { errorCode } from '../error-code.js'
 
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
-const WRITE_BYTES = 16_384
+const WRITE_BYTES = 65_536
 /** How much may wait for a reader of stderr, or for space on its disk; more is lost. */
 const MOST_UNREAD_BYTES = 16 * 1024 * 1024
 /** How long the end of the process waits, in ms, for a reader that reads nothing. */

@@ -77,7 +77,7 @@ function isShared(newest: StoredToken, expiresAtMs: number, terms: TokenTerms): 
 }
 
 function endingBy(token: StoredToken, endMs: number): StoredToken {
-  return token.expiresAtMs <= endMs ? token : { ...token, expiresAtMs: endMs }
+  return token.expiresAtMs <= endMs ? token : { hash: token.hash, expiresAtMs: endMs }
 }
 
 function isLive({ expiresAtMs }: StoredToken, now: number): boolean {

@@ -212,10 +212,10 @@ async function answer(
   const aborter = new AbortController()
   peer.once('cancelled', () => aborter.abort())
   const call: IncomingCall = {
-    ...caller,
     requestId: requestIdFrom(peer.metadata.get(REQUEST_ID_HEADER)[0]),
     traceparent: textOf(peer.metadata.get('traceparent')[0]),
     signal: aborter.signal,
+    ...caller,
   }
   const deadline = peer.getDeadline()
   const timeoutMs = deadline === Number.POSITIVE_INFINITY ? undefined : Number(deadline) - Date.now()

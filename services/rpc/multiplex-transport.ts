@@ -71,7 +71,7 @@ export class MultiplexTransport {
         signal?.removeEventListener('abort', onAbort)
       }
       const call = { method, request, requestId, traceparent, deadline, onSettled, resolve, reject }
-      const pending: Pending = { ...call, stream, id: 0, timesSent: 0 }
+      const pending: Pending = { stream, id: 0, timesSent: 0, ...call } // the other way round it takes 5 µs
       signal?.addEventListener('abort', onAbort)
       this.#send(pending)
     })

@@ -263,9 +263,9 @@ function redemptionSteps(audit: Audit): Steps<Exchange, RedemptionResult> {
       if (code && verdict === 'redeemed') {
         usedHere.set(key, { usedAtMs: now, grantId: redemption.grantId })
         const { userId, scope, permissions, consentVersion } = code
-        good.push({ ...each, index, userId, scope, permissions, consentVersion })
+        good.push({ index, userId, scope, permissions, consentVersion, ...each })
       }
-      if (code && isReplay(verdict)) replays.push({ ...each, index, code, verdict })
+      if (code && isReplay(verdict)) replays.push({ index, code, verdict, ...each })
       return verdict === 'app_ended' || verdict === 'secret_ended'
         ? { kind: verdict }
         : { kind: 'refused', replay: 'none' }
@@ -305,7 +305,7 @@ async function writeGrants(
   const granted = good.map((each) => {
     const openid = openids.get(userAndApp({ ...each.redemption, ...each }))
     if (openid === undefined) throw new TypeError('there is an openid for each user and app')
-    return { ...each, openid }
+    return { openid, ...each }
   })
   const columns = columnsOf(granted, [
     ({ redemption }) => redemption.codeHash,

@@ -155,7 +155,7 @@ function refreshSteps(audit: Audit): Steps<Refresh, MintingResult> {
       const { minting, now } = each
       const found = locked[index]
       if (!found) throw new TypeError('there is a row for each refresh')
-      const grant = found.grantId === null ? undefined : { ...found, tokens: tokens.get(found.grantId) ?? [] }
+      const grant = found.grantId === null ? undefined : { tokens: tokens.get(found.grantId) ?? [], ...found }
       const terms = termsOf(minting, grant?.grantId ?? '')
       const verdict = judgeRefresh(authenticationOf(found, minting.secretId), grant, terms, now)
       if (!grant || (verdict.kind !== 'minted' && verdict.kind !== 'shared')) {
@@ -164,7 +164,7 @@ function refreshSteps(audit: Audit): Steps<Refresh, MintingResult> {
       const { grantId, userId, lastUsedAtMs } = grant
       if (verdict.kind === 'minted') {
         tokens.set(grantId, verdict.tokens)
-        minted.push({ ...each, grantId, userId })
+        minted.push({ grantId, userId, ...each })
       }
       if (now - lastUsedAtMs >= LAST_USE_RESOLUTION_MS) used.push({ grantId, now })
       return { kind: 'good', grantId, expiresAtMs: verdict.expiresAtMs }
@@ -193,7 +193,7 @@ function changesOf(stored: readonly TokenColumns[], tokens: ReadonlyMap<string, 
   const known = new Map(stored.map((token) => [byteKey(token.hash), token]))
   const left = [...tokens].flatMap(([grantId, ofGrant]) => {
     const serial = Math.max(0, ...stored.filter((token) => token.grantId === grantId).map((token) => token.serial))
-    return ofGrant.map((token, index) => ({ ...token, grantId, serial: serial + ofGrant.length - index }))
+    return ofGrant.map((token, index) => ({ grantId, serial: serial + ofGrant.length - index, ...token }))
   })
   const kept = new Set(left.map(({ hash }) => byteKey(hash)))
   const isNew = ({ hash }: StoredToken) => !known.has(byteKey(hash))
