@@ -14,6 +14,7 @@ const acrossProcesses = [
   'revocation',
   'secrets',
   'sign-in',
+  'survey-provider',
   'surveys',
   'tokens',
   'tracing',

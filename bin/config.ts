@@ -37,7 +37,7 @@ interface Written {
 }
 
 /** Settings that can hold an https:// address, which needs the certificate files. */
-export const RPC_ADDRESSES = ['rpcListen', 'tokenServiceUrl', 'surveyServiceUrl'] as const
+export const RPC_ADDRESSES = ['rpcListen', 'tokenServiceUrl', 'surveyServiceUrl', 'surveyProviderUrl'] as const
 export type RpcAddressSetting = (typeof RPC_ADDRESSES)[number]
 
 /**

@@ -193,6 +193,13 @@ const rpc = {
     'where the gateway and the command line find the survey service',
     { fallbackText: 'unix:DATA_DIR/survey.sock' },
   ),
+  surveyProviderUrl: setting(
+    'SURVEY_PROVIDER_URL',
+    '',
+    serviceUrl,
+    "where the survey service finds the SurveyProvider of a platform, whose surveys it then reads in place of its own database: unix:/path, https://host:port (mTLS; the server's certificate needs the role survey_provider), http://127.0.0.1:port",
+    { fallbackText: 'none: surveys are in SURVEY_DATABASE_URL' },
+  ),
   rpcTlsCert: setting('RPC_TLS_CERT', '', asWritten, 'PEM file: certificate of this process, for https:// addresses'),
   rpcTlsKey: setting('RPC_TLS_KEY', '', asWritten, 'PEM file: its private key'),
   rpcTlsCa: setting('RPC_TLS_CA', '', asWritten, 'PEM file: certificates that sign those of callers and services'),
@@ -200,7 +207,7 @@ const rpc = {
     'RPC_CALLERS',
     '',
     parseCallers,
-    'who may call over mTLS, by name in the certificate: gateway=DNS:gw.example;survey=DNS:survey.example;verifier=URI:spiffe://example/report',
+    'roles over mTLS, by name in the certificate: gateway=DNS:gw.example;survey=DNS:survey.example;verifier=URI:spiffe://example/report',
   ),
 }
 

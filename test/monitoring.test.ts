@@ -9,6 +9,7 @@ import { routes } from '../gateway/routes.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
 import { pathOf } from '../services/rpc/dispatcher.js'
+import { PROVIDER_FAULTS } from '../services/survey/provider/provider-failure.js'
 import type { Provider } from '../services/token/oidc/provider.js'
 
 interface Rules {
@@ -40,6 +41,7 @@ async function exposed(): Promise<Map<string, Set<string>>> {
   metrics.commit('token', 1, 1)
   metrics.replayed('revoked_grant')
   metrics.providers([knownProvider('corp', 1)])
+  metrics.surveyProvider({ isBreakerOpen: true })
   const text = await metrics.text()
   const series = new Map([['up', new Set<string>()]])
   for (const [, name = '', labels = ''] of text.matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm)) {
@@ -75,7 +77,7 @@ describe('alerts and panels', () => {
         [...expr.matchAll(new RegExp(`\\b${label}!?="([^"]*)"`, 'g'))].map((match) => match[1]),
       )
     expect(routes.map(({ name }) => name)).toEqual(expect.arrayContaining(values('route')))
-    expect(Object.keys(problemKinds)).toEqual(expect.arrayContaining(values('outcome')))
+    expect([...Object.keys(problemKinds), ...PROVIDER_FAULTS]).toEqual(expect.arrayContaining(values('outcome')))
     const called = pathOf(TokenService.method.exchangeCode).slice(1)
     expect([called, 'ExchangeCode', 'SignIn']).toEqual(expect.arrayContaining(values('method')))
     expect(values('route').length + values('outcome').length + values('method').length).toBeGreaterThan(3)

@@ -18,13 +18,14 @@ export function addMigrateCommand(program: Command): void {
 
 async function migrate({ json }: Json): Promise<void> {
   const config = readConfig(process.env)
-  const databases: readonly [CopiedSchema, Database][] = [
+  const databases: readonly (readonly [CopiedSchema, Database])[] = [
     [tokenCopy, config.tokenDatabase],
-    [surveyCopy, config.surveyDatabase],
+    ...(config.surveyProviderUrl ? [] : [[surveyCopy, config.surveyDatabase] as const]),
   ]
+  const openers = config.surveyProviderUrl ? [openTokenStore] : [openTokenStore, openSurveyStore]
   for (const [, where] of databases) if (where.kind === 'sqlite') warnOfOwner(where.file)
   const before = await Promise.all(databases.map(versionOf))
-  for (const openStore of [openTokenStore, openSurveyStore]) await (await openStore(config)).close() // opening migrates
+  for (const openStore of openers) await (await openStore(config)).close() // opening migrates
   const after = await Promise.all(databases.map(versionOf))
   const rows = databases.map(([schemas, where], index) => {
     const database = schemas.sqlite.name

@@ -1,5 +1,6 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
 import { toBinary } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
 import { type Command, Option } from 'commander'
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
 import { type Survey, SurveySchema, SurveyState, type SurveySummary } from '../../gen/surveyauth/v1/survey_pb.js'
@@ -164,9 +165,12 @@ export function countOfSurveys(count: number): string {
   return `${count} ${count === 1 ? 'survey' : 'surveys'}`
 }
 
-/** Returns how many were deleted. */
+/** Returns how many were deleted: none where they are a platform's, which deletes them itself. */
 export async function deleteSurveysOf(operator: SurveyOperator, ownerUserId: string): Promise<number> {
-  const ids = await idsOf(operator, ownerUserId)
+  const ids = await idsOf(operator, ownerUserId).catch((error: unknown) => {
+    if (error instanceof ConnectError && error.code === Code.FailedPrecondition) return []
+    throw error
+  })
   await deleteAll(operator, ids)
   return ids.length
 }

@@ -13,10 +13,10 @@ const socketNames = { all: 'rpc.sock', token: 'token.sock', survey: 'survey.sock
 
 /** Where a process of each mode listens or calls. */
 export const usedAddresses: Readonly<Record<Mode, readonly RpcAddressSetting[]>> = {
-  all: ['rpcListen'],
+  all: ['rpcListen', 'surveyProviderUrl'],
   gateway: ['tokenServiceUrl', 'surveyServiceUrl'],
   token: ['rpcListen'],
-  survey: ['rpcListen', 'tokenServiceUrl'],
+  survey: ['rpcListen', 'tokenServiceUrl', 'surveyProviderUrl'],
 }
 
 export function socketIn(config: Pick<Config, 'dataDir'>, mode: keyof typeof socketNames) {

@@ -1,4 +1,5 @@
 // Where everything in a process reports what happened: the log, the metrics and the traces.
+import { Code } from '@connectrpc/connect'
 import type { GatewayOptions } from '../../gateway/app.js'
 import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -6,11 +7,13 @@ import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import { CLOCK_WAIT_MS } from '../../services/storage/clean-up-clock.js'
 import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
+import type { ProviderCall, ProviderClient } from '../../services/survey/provider/provider-client.js'
+import type { ProviderFailure } from '../../services/survey/provider/provider-failure.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import type { Provider } from '../../services/token/oidc/provider.js'
 import { errorCode } from '../error-code.js'
 import { lineAMinute } from '../telemetry/line-a-minute.js'
-import type { Log, RemovedRows } from '../telemetry/log.js'
+import { type Log, outcomeName, type RemovedRows } from '../telemetry/log.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { Tracing } from '../telemetry/tracing.js'
 import type { OnCommit } from './stores.js'
@@ -30,11 +33,15 @@ export interface Observers {
   readonly token: Pick<TokenDeps, 'onReplayed' | 'onProvider'>
   /** Called once with the OpenID Providers of this process. */
   readonly onProviders: (providers: Iterable<Provider>) => void
+  /** Called once with the provider of a platform's surveys, if this process reads them there. */
+  readonly onSurveyProvider: (client: ProviderClient) => void
+  readonly onProviderCall: (call: ProviderCall) => void
   readonly janitor: (database: 'token' | 'survey') => JanitorObserver
 }
 
 /** With the log only, for a command, which nobody scrapes or traces. */
 export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing): Observers {
+  const tellOfFault = tellOfFaults(log)
   return {
     dispatcher: {
       startSpan: tracing?.startCallSpan,
@@ -69,6 +76,11 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
       },
     },
     onProviders: (providers) => metrics?.providers(providers),
+    onSurveyProvider: (client) => metrics?.surveyProvider(client),
+    onProviderCall(call) {
+      tellOfFault(call)
+      metrics?.surveyProviderCall(call)
+    },
     janitor: (database) => ofJanitor(database, log, metrics),
   }
 }
@@ -106,6 +118,28 @@ function tellOfOutages(log: Log): DispatcherOptions['onUnavailable'] {
     tell(`${store} ${errorCode(error.cause, reason)}`, `the ${store} database is unavailable: ${reason}`)
   }
 }
+
+/** Of a provider: what it does wrong, one line a minute for each kind. That it does not answer is told by who follows its state. */
+function tellOfFaults(log: Log): Observers['onProviderCall'] {
+  const tell = lineAMinute(log)
+  return ({ method, failure, requestId }) => {
+    if (failure === undefined || EXPECTED.has(failure.outcome)) return
+    const kind = outcomeName(failure.outcome)
+    const name = kind === 'ownership_violation' ? 'provider_ownership_violation' : kind
+    tell(
+      kind,
+      `the survey provider's answer to ${method} is no good: ${name}: ${failure.message}; request ${requestId}`,
+    )
+  }
+}
+
+const EXPECTED: ReadonlySet<ProviderFailure['outcome']> = new Set([
+  Code.NotFound,
+  Code.Canceled,
+  Code.Unavailable,
+  Code.DeadlineExceeded,
+  'not_asked',
+])
 
 /** Which database a service uses. */
 export function storeOf(service: string): 'token' | 'survey' {

@@ -13,6 +13,7 @@ import { clientOf, createDirectDoor, type Invoke } from '../../services/rpc/clie
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket } from '../../services/rpc/listener.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
+import { surveysAreElsewhere } from '../../services/survey/survey-service.js'
 import { type Config, type RpcAddressSetting, readConfig } from '../config.js'
 import { CommandError, EXIT, isUnanswered } from '../exit.js'
 import { message } from '../output.js'
@@ -116,12 +117,14 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     async survey(token, creates) {
       const door = await doors.surveyIfAny(token)
       if (door) return door
+      if (config.surveyProviderUrl) return () => Promise.reject(surveysAreElsewhere())
       begin(surveyCopy, config.surveyDatabase, creates || (await isWithoutSurveys(config)))
       return openSurveys(token)
     },
     async surveyIfAny(token) {
       const remote = await connect('survey', config.surveyServiceUrl)
       if (remote) return remote
+      if (config.surveyProviderUrl) return undefined
       return (await isMade(surveyCopy, config.surveyDatabase)) ? openSurveys(token) : undefined
     },
     client: (service, door) =>

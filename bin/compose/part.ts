@@ -10,6 +10,8 @@ export interface Absence {
   readonly what: string
   /** For operators only: a line from a driver or a peer. */
   readonly cause: string
+  /** Whether this process is ready all the same: what others run, and only some requests need, would be no better for its restart. */
+  readonly isDispensable?: true
 }
 
 /** A service in this process, or a connection to one elsewhere. */

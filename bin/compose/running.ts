@@ -3,6 +3,7 @@ import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import type { Caller } from '../../services/rpc/callers.js'
 import type { PasswordCost } from '../../services/token/password/hasher.js'
+import type { Readiness } from '../telemetry/admin-http.js'
 import type { Log } from '../telemetry/log.js'
 
 export interface Overrides {
@@ -28,8 +29,7 @@ export interface Running {
   readonly log: Log
   /** A service of this process, called as any caller, or of another process, called in the role this process has there. */
   client<S extends DescService>(service: S, caller: Caller): Client<S>
-  /** Why it should get no requests now; empty when it is ready. */
-  notReady(): Promise<string[]>
+  readiness(): Promise<Readiness>
   /** Runs one round of each janitor of this process now; rejects if there is none. */
   runJanitors(): Promise<void>
   /** /readyz 503, after DRAIN_SECONDS stop accepting, finish what is in flight, record last uses, close the databases. */

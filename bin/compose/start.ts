@@ -21,16 +21,18 @@ import { buildName } from '../build-info.js'
 import { type Config, usesTls } from '../config.js'
 import { CommandError } from '../exit.js'
 import type { Database } from '../settings.js'
-import { startAdminHttp } from '../telemetry/admin-http.js'
+import { type Readiness, startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
+import { areNeeded, tellAbsences } from './absences.js'
 import { type Mode, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, urlOf } from './listen.js'
 import { createObservers, type Observers } from './observers.js'
 import type { Absence, Part, StorePart } from './part.js'
+import { openProviderPart, type ProviderPart } from './provider-part.js'
 import { connectTo, type Remote } from './remote.js'
 import { startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
@@ -44,8 +46,6 @@ import { openTokenPart } from './token-part.js'
 const CLOSING_MS = 2_000
 /** How often `grpc.health.v1` follows the databases. */
 const HEALTH_EVERY_MS = 1_000
-/** What is absent for less is not reported: it may be a restart, or a moment of overload. */
-const LOOKS_BEFORE_TOLD = 2
 
 /** Starts what `mode` names; when something fails, what was started before it is stopped again. */
 export async function start(mode: Mode, config: Config, overrides: Overrides = {}): Promise<Running> {
@@ -81,6 +81,8 @@ class Assembly {
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
   #surveyRemote: Remote | undefined
+  /** Of a platform, which this process reads surveys from in place of a database. */
+  #surveyProvider: ProviderPart | undefined
 
   constructor(mode: Mode, config: Config, overrides: Overrides) {
     this.#mode = mode
@@ -120,7 +122,7 @@ class Assembly {
       adminUrl,
       log: this.#log,
       client: (service, caller) => this.#client(service, caller),
-      notReady: () => this.#notReady(),
+      readiness: () => this.#readiness(),
       runJanitors: async () => {
         if (this.#janitors.length === 0) throw new Error(`mode ${this.#mode} has no janitor`)
         for (const janitor of this.#janitors) await janitor.run()
@@ -170,9 +172,10 @@ class Assembly {
     this.#undo.push(() => janitor.stop())
   }
 
-  async #notReady(): Promise<string[]> {
-    if (this.#stage !== 'running') return [this.#stage]
-    return (await this.#absent()).map(({ what }) => `${what}: unavailable`)
+  async #readiness(): Promise<Readiness> {
+    if (this.#stage !== 'running') return { isReady: false, lacks: [this.#stage] }
+    const absent = await this.#absent()
+    return { isReady: !areNeeded(absent), lacks: absent.map(inLine) }
   }
 
   async #absent(): Promise<Absence[]> {
@@ -185,7 +188,7 @@ class Assembly {
     if (where.port === 0) return undefined
     const admin = await startAdminHttp({
       ...where,
-      notReady: () => this.#notReady(),
+      readiness: () => this.#readiness(),
       metrics: this.#metrics,
     }).catch((error) => Promise.reject(cannotListen(where, 'ADMIN_PORT', error)))
     this.#undo.push(async () => admin.close())
@@ -211,7 +214,11 @@ class Assembly {
     } else {
       this.#tokenRemote = this.#connectTo('token', tokenServiceUrlOf(config))
     }
-    if (this.#has('survey')) {
+    if (this.#has('survey') && config.surveyProviderUrl) {
+      const token = this.#client(TokenService, 'survey')
+      const [where, dispatcher, observers] = [config.surveyProviderUrl, this.#dispatcher, this.#observers]
+      this.#surveyProvider = this.#add(openProviderPart(config, where, dispatcher, token, observers, this.#log))
+    } else if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
       await this.#tellOfNew(surveyCopy, config.surveyDatabase)
       this.#addService(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers))
@@ -242,18 +249,13 @@ class Assembly {
 
   /** Reported by the door, which serves gateways elsewhere before this process has its own, and, with causes, by the log. */
   async #followHealth(): Promise<void> {
-    let looks = 0 // in a row that found something absent
+    const tell = tellAbsences(this.#log)
     const follow = async () => {
       this.#clock.now() // so that it follows time even while nothing asks for it
       const absent = await this.#absent()
       if (this.#stage === 'shutting down') return
-      this.#door?.setServing(absent.length === 0)
-      if (absent.length === 0 && looks >= LOOKS_BEFORE_TOLD)
-        this.#log.note('everything that was unavailable answers again')
-      looks = absent.length === 0 ? 0 : looks + 1
-      if (looks === LOOKS_BEFORE_TOLD) {
-        this.#log.warning(`not ready: ${absent.map(({ what, cause }) => `${what} (${cause})`).join('; ')}`)
-      }
+      this.#door?.setServing(!areNeeded(absent))
+      tell(absent)
     }
     await follow()
     const timer = setInterval(() => void follow(), HEALTH_EVERY_MS)
@@ -262,7 +264,8 @@ class Assembly {
 
   #followCertificates(): void {
     if (!this.#tls) return
-    const remotes = [this.#tokenRemote, this.#surveyRemote].filter((remote) => remote?.url.startsWith('https:'))
+    const all = [this.#tokenRemote, this.#surveyRemote, this.#surveyProvider]
+    const remotes = all.filter((remote) => remote?.url.startsWith('https:'))
     const onChange = (material: TlsMaterial) => {
       this.#door?.reloadTls(material)
       for (const remote of remotes) remote?.reconnect()
@@ -285,6 +288,10 @@ class Assembly {
     warnOfGateway(this.#config, this.#log)
     return gateway
   }
+}
+
+function inLine({ what }: Absence): string {
+  return `${what}: unavailable`
 }
 
 function setBack(ms: number): string {

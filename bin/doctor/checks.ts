@@ -2,7 +2,7 @@
 import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import { get } from 'node:http'
 import { text as textOf } from 'node:stream/consumers'
-import { type Address, hostInUrl } from '../../services/rpc/address.js'
+import { type Address, formatAddress, hostInUrl } from '../../services/rpc/address.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { DatabaseRefused } from '../../services/storage/database-refused.js'
@@ -40,7 +40,8 @@ type Check = (config: Config) => Verdict | undefined | Promise<Verdict>
 export const checks: Readonly<Record<string, Check>> = {
   'data directory': dataDirectory,
   'token database': ({ tokenDatabase, tokenServiceUrl }) => database(tokenDatabase, tokenCopy, tokenServiceUrl),
-  'survey database': ({ surveyDatabase, surveyServiceUrl }) => database(surveyDatabase, surveyCopy, surveyServiceUrl),
+  'survey database': ({ surveyDatabase, surveyServiceUrl, surveyProviderUrl }) =>
+    surveyProviderUrl ? undefined : database(surveyDatabase, surveyCopy, surveyServiceUrl),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase),
   certificate,
@@ -48,6 +49,7 @@ export const checks: Readonly<Record<string, Check>> = {
   'admin address': adminAddress,
   'token service': (config) => config.tokenServiceUrl && serviceElsewhere('token', config.tokenServiceUrl, config),
   'survey service': (config) => config.surveyServiceUrl && serviceElsewhere('survey', config.surveyServiceUrl, config),
+  'survey provider': (config) => config.surveyProviderUrl && surveyProvider(config.surveyProviderUrl, config),
   server,
 }
 
@@ -171,12 +173,23 @@ async function serviceElsewhere(service: 'token' | 'survey', address: Address, c
   return absence ? wrong(`${remote.url}: ${inOneLine(absence.cause)}`) : ok(`serves at ${remote.url}`)
 }
 
+async function surveyProvider(address: Address, config: Config): Promise<Verdict> {
+  const { createProviderClient, introduce } = await import('../compose/provider-part.js') // loads gRPC: only here
+  const client = createProviderClient(config, address, () => undefined)
+  const { good, cause } = await introduce(client)
+  client.close()
+  const where = formatAddress(address)
+  return good === undefined ? wrong(`${where}: ${inOneLine(cause)}`) : ok(`${good}, answers at ${where}`)
+}
+
 async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
   if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   try {
     const { status, text } = await answer(adminHost, adminPort, '/readyz')
     if (status === 200 && text === 'ready\n') return ok(`running and ready at ${address}`)
+    if (status === 200 && text.startsWith('ready\n'))
+      return odd(`running at ${address}; ${inOneLine(text.slice(0, 200))}`)
     return wrong(`/readyz at ${address} answers ${status}: ${inOneLine(text.slice(0, 200))}`)
   } catch (error) {
     if (errorCode(error, '') === 'ECONNREFUSED') return ok(`not running on ADMIN_PORT ${adminPort}`)

@@ -6,9 +6,15 @@ export interface AdminHttpOptions {
   readonly host: string
   /** 0 takes a free one. */
   readonly port: number
-  /** Why this process should get no requests now; empty when it is ready. */
-  readonly notReady: () => Promise<readonly string[]>
+  readonly readiness: () => Promise<Readiness>
   readonly metrics: { readonly contentType: string; text(): Promise<string> }
+}
+
+export interface Readiness {
+  /** Whether this process should get requests now. */
+  readonly isReady: boolean
+  /** What it lacks, in lines; where it is ready, what only some requests need. */
+  readonly lacks: readonly string[]
 }
 
 export interface AdminHttp {
@@ -26,7 +32,7 @@ interface Page {
 export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   const pages: Readonly<Record<string, () => Page | Promise<Page>>> = {
     '/healthz': () => plain(200, 'ok\n'), // nothing is asked: an outage of a database must not restart this process
-    '/readyz': () => options.notReady().then(readiness),
+    '/readyz': () => options.readiness().then(readinessPage),
     '/metrics': async () => ({ status: 200, type: options.metrics.contentType, body: await options.metrics.text() }),
   }
 
@@ -60,8 +66,9 @@ export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   })
 }
 
-function readiness(reasons: readonly string[]): Page {
-  return reasons.length === 0 ? plain(200, 'ready\n') : plain(503, `${reasons.join('\n')}\n`)
+function readinessPage({ isReady, lacks }: Readiness): Page {
+  const lines = isReady ? ['ready', ...lacks] : lacks
+  return plain(isReady ? 200 : 503, `${lines.join('\n')}\n`)
 }
 
 function plain(status: number, body: string): Page {

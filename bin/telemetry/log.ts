@@ -6,6 +6,7 @@ import { type DestinationStream, pino } from 'pino'
 import type { RequestRecord } from '../../gateway/app.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
+import type { ProviderFailure } from '../../services/survey/provider/provider-failure.js'
 import type { ProviderEvent } from '../../services/token/sign-in-methods.js'
 import type { Removed } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
@@ -124,7 +125,12 @@ const levels: Readonly<Record<ProviderEvent['outcome'], 'debug' | 'info' | 'warn
 /** Name of a gRPC code in lower snake case; `ok` when there was no failure. */
 export function codeName(code: Code | undefined): string {
   if (code === undefined) return 'ok'
-  return Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, '_').toLowerCase()
+  return (Code[code] ?? 'Unknown').replace(/(?<=[a-z])(?=[A-Z])/g, '_').toLowerCase()
+}
+
+/** Of a call to a survey provider. */
+export function outcomeName(outcome: ProviderFailure['outcome'] | undefined): string {
+  return typeof outcome === 'string' ? outcome : codeName(outcome)
 }
 
 export function reasonName(reason: ErrorReason | undefined): string | undefined {

@@ -1,12 +1,18 @@
 // Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { RequestRecord } from '../../gateway/app.js'
+import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
+import type { ProviderCall, ProviderClient } from '../../services/survey/provider/provider-client.js'
+import { PROVIDER_FAULTS } from '../../services/survey/provider/provider-failure.js'
 import type { Provider } from '../../services/token/oidc/provider.js'
 import { PROVIDER_OUTCOMES, PROVIDER_STEPS, type ProviderEvent } from '../../services/token/sign-in-methods.js'
 import { buildInfo } from '../build-info.js'
-import { codeName, reasonName } from './log.js'
+import { codeName, outcomeName, reasonName } from './log.js'
+
+/** Of calls to a survey provider. */
+const ALERTED_OUTCOMES = ['ok', ...PROVIDER_FAULTS]
 
 export interface Metrics {
   readonly contentType: string
@@ -18,6 +24,9 @@ export interface Metrics {
   providers(providers: Iterable<Provider>): void
   /** A step of a sign-in at one of them. */
   provider(event: ProviderEvent): void
+  /** The provider of a platform's surveys. */
+  surveyProvider(client: Pick<ProviderClient, 'isBreakerOpen'>): void
+  surveyProviderCall(call: ProviderCall): void
   /** A commit of SQLite and the writes that shared it. */
   commit(store: string, writes: number, durationMs: number): void
   /** A failure nobody expected: an alert is due. */
@@ -98,6 +107,21 @@ export function createMetrics(): Metrics {
       }
     },
   })
+  const surveyProviderCalls = new Counter({
+    name: 'survey_auth_survey_provider_calls_total',
+    help: 'calls to the provider of surveys, with their retries, by what came of them',
+    labelNames: ['method', 'outcome'],
+    registers,
+  })
+  let surveyProvider: Pick<ProviderClient, 'isBreakerOpen'> | undefined
+  new Gauge({
+    name: 'survey_auth_survey_provider_breaker_open',
+    help: 'whether the provider of surveys is asked only now and then, because it did not answer: 1 or 0',
+    registers,
+    collect() {
+      if (surveyProvider) this.set(Number(surveyProvider.isBreakerOpen))
+    },
+  })
   const commitSeconds = new Histogram({
     name: 'survey_auth_commit_duration_seconds',
     help: 'time of a SQLite commit from BEGIN until it is flushed, which includes the flush before it',
@@ -155,6 +179,15 @@ export function createMetrics(): Metrics {
       }
     },
     provider: ({ provider, step, outcome }) => providerSteps.inc({ provider, step, outcome }),
+    surveyProvider(client) {
+      surveyProvider = client
+      for (const { name } of SurveyProvider.methods) {
+        for (const outcome of ALERTED_OUTCOMES) surveyProviderCalls.inc({ method: name, outcome }, 0)
+      }
+    },
+    surveyProviderCall: ({ method, failure }) => {
+      surveyProviderCalls.inc({ method, outcome: outcomeName(failure?.outcome) })
+    },
     commit(store, writes, durationMs) {
       commitWrites.observe({ store }, writes)
       commitSeconds.observe({ store }, durationMs / 1000)

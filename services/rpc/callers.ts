@@ -11,9 +11,19 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 /**
  * Roles of callers. A door establishes the role (composition, socket permission, certificate); nobody claims one.
  * `local` is a process of this machine behind a Unix socket that only our own user can open, or plaintext loopback: it
- * could open the databases as well, so it may call everything.
+ * could open the databases as well, so it may call everything. `survey_provider` is a platform's server, which we call: it may
+ * call nothing.
  */
-export const CALLERS = ['gateway', 'survey', 'verifier', 'survey_writer', 'sign_in', 'operator', 'local'] as const
+export const CALLERS = [
+  'gateway',
+  'survey',
+  'verifier',
+  'survey_writer',
+  'survey_provider',
+  'sign_in',
+  'operator',
+  'local',
+] as const
 export type Caller = (typeof CALLERS)[number]
 
 type Row<S extends { method: object }> = Record<keyof S['method'], readonly Exclude<Caller, 'local'>[]>

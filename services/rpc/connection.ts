@@ -9,6 +9,8 @@ export interface ConnectionOptions {
   readonly address: Address
   /** PEM texts; needed for an address of kind `tls`. */
   readonly tls: (() => TlsMaterial) | undefined
+  /** What is wrong with the names in the server's certificate, beside the name that the address must have there. */
+  readonly checkNames?: (subjectAltName: string | undefined) => Error | undefined
   /** Largest response, in bytes. */
   readonly maxResponseBytes: number
   /** A server that is not ours may end connections that are pinged: by default Go's takes one ping in five minutes. */
@@ -53,13 +55,14 @@ export function connect(options: ConnectionOptions, credentials: grpc.ChannelCre
 }
 
 /** Reads the certificates. */
-export function credentials({ address, tls }: ConnectionOptions): grpc.ChannelCredentials {
+export function credentials({ address, tls, checkNames }: ConnectionOptions): grpc.ChannelCredentials {
   if (address.kind !== 'tls') return grpc.credentials.createInsecure()
   if (!tls) throw new Error('a TLS address needs certificates')
   const { ca, key, cert } = tls()
   // The certificate is checked against the address, whatever server name was sent.
   return grpc.credentials.createSsl(Buffer.from(ca), Buffer.from(key), Buffer.from(cert), {
-    checkServerIdentity: (_name, certificate) => checkServerIdentity(address.host, certificate),
+    checkServerIdentity: (_name, certificate) =>
+      checkServerIdentity(address.host, certificate) ?? checkNames?.(certificate.subjectaltname),
   })
 }
 

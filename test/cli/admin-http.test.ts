@@ -7,7 +7,7 @@ async function open(options: Partial<AdminHttpOptions> = {}) {
   const admin = await startAdminHttp({
     host: '127.0.0.1',
     port: 0,
-    notReady: async () => [],
+    readiness: async () => ({ isReady: true, lacks: [] }),
     metrics: { contentType: 'text/plain; version=0.0.4', text: async () => 'counted 1\n' },
     ...options,
   })
@@ -20,7 +20,9 @@ async function open(options: Partial<AdminHttpOptions> = {}) {
 }
 
 test('answers /healthz, /readyz and /metrics, and nothing else', async () => {
-  const { get } = await open({ notReady: async () => ['survey database: unavailable', 'second'] })
+  const { get } = await open({
+    readiness: async () => ({ isReady: false, lacks: ['survey database: unavailable', 'second'] }),
+  })
   const plain = 'text/plain; charset=utf-8'
   expect(await get('/healthz?verbose')).toEqual({ status: 200, type: plain, text: 'ok\n' })
   expect(await get('/readyz')).toEqual({ status: 503, type: plain, text: 'survey database: unavailable\nsecond\n' })
@@ -34,7 +36,7 @@ test.each(['/healthz', '/readyz', '/metrics'])(
   'answers a prober that closes its side after its request (%s)',
   async (path) => {
     const later = { contentType: 'text/plain', text: () => sleep(50, 'counted 1\n') }
-    const { admin } = await open({ notReady: () => sleep(50, []), metrics: later })
+    const { admin } = await open({ readiness: () => sleep(50, { isReady: true, lacks: [] }), metrics: later })
     const prober = connect({ port: admin.port, host: '127.0.0.1', allowHalfOpen: true }).setEncoding('latin1')
     prober.end(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`)
     let raw = ''
@@ -43,8 +45,13 @@ test.each(['/healthz', '/readyz', '/metrics'])(
   },
 )
 
+test('a process that is ready names what only some requests need', async () => {
+  const { get } = await open({ readiness: async () => ({ isReady: true, lacks: ['survey provider: unavailable'] }) })
+  expect(await get('/readyz')).toMatchObject({ status: 200, text: 'ready\nsurvey provider: unavailable\n' })
+})
+
 test('a check that fails is a 500 without the reason', async () => {
-  const { get } = await open({ notReady: () => Promise.reject(new Error('secret')) })
+  const { get } = await open({ readiness: () => Promise.reject(new Error('secret')) })
   expect(await get('/readyz')).toMatchObject({ status: 500, text: 'failed\n' })
   expect((await get('/healthz')).status).toBe(200)
 })

@@ -125,7 +125,7 @@ export class Verbs {
   }
 
   async createUser(
-    wish: Partial<Record<'username' | 'password' | 'nickname' | 'avatar', string>> = {},
+    wish: Partial<Record<'username' | 'password' | 'nickname' | 'avatar' | 'externalId', string>> = {},
   ): Promise<TestUser> {
     const username = wish.username ?? `user${this.#next()}`
     const password = wish.password ?? `password of ${username}`
@@ -134,6 +134,7 @@ export class Verbs {
       password,
       nickname: wish.nickname ?? '小明 Ming',
       avatar: wish.avatar ?? 'https://img.example/ming.png',
+      externalId: wish.externalId ?? '',
     })
     if (user === undefined) throw new Error('no user in the answer')
     return { username, password, userId: user.userId }

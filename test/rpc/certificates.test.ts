@@ -48,7 +48,7 @@ async function open(authority: Authority) {
   }
   /** Waits until the gateway is ready; returns how many connections it has made. */
   const made = async () => {
-    await expect.poll(() => gateway.notReady(), { timeout: 20_000 }).toEqual([])
+    await expect.poll(() => gateway.readiness(), { timeout: 20_000 }).toEqual({ isReady: true, lacks: [] })
     return connections
   }
   return { folder, port, logged, made, env }

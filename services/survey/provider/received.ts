@@ -1,0 +1,92 @@
+// What a provider may answer. Every record is checked: whose it is, that it was asked for, and by the rules of an import.
+import { create } from '@bufbuild/protobuf'
+import {
+  type GetSurveyRequest,
+  type GetSurveyResponse,
+  type ListSurveysRequest,
+  type ListSurveysResponse,
+  ListSurveysResponseSchema,
+  type Owner,
+} from '../../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import {
+  type Survey,
+  SurveyScene,
+  SurveySchema,
+  SurveyState,
+  type SurveySummary,
+} from '../../../gen/surveyauth/v1/survey_pb.js'
+import { compileRules, violationInWords } from '../../rpc/validation.js'
+import { contradictionIn } from '../contradictions.js'
+import { surveyHash } from '../store/survey-store.js'
+import type { SurveyPage } from '../surveys.js'
+import { ProviderFailure } from './provider-failure.js'
+
+const validateSurvey = compileRules(SurveySchema)
+const validateList = compileRules(ListSurveysResponseSchema)
+
+/** Of ListSurveysResponse.total_size of SurveyService. */
+const MAX_TOTAL = 2 ** 31 - 1
+
+/** @throws ProviderFailure `ownership_violation` or `malformed` */
+export function surveyIn(asked: GetSurveyRequest, { survey, owner }: GetSurveyResponse): Survey {
+  if (!survey) throw malformed('survey is missing')
+  requireOwner(asked.owner, owner, survey.id)
+  if (survey.id !== asked.surveyId) throw violation(`survey ${survey.id} is answered for ${asked.surveyId}`)
+  requireValid(survey, 'survey')
+  const contradiction = contradictionIn(survey)
+  if (contradiction !== undefined) throw malformed(`survey: ${contradiction}`)
+  return completed(survey)
+}
+
+/** @throws ProviderFailure `ownership_violation` or `malformed` */
+export function surveysIn(asked: ListSurveysRequest, answer: ListSurveysResponse): SurveyPage {
+  const wrong = validateList(answer)
+  if (wrong) throw malformed(violationInWords(wrong))
+  if (answer.surveys.length > asked.limit) throw malformed(`more than the ${asked.limit} surveys asked for`)
+  let lastId = 0n
+  const surveys = answer.surveys.map(({ survey, owner }, at) => {
+    if (!survey) throw malformed(`surveys[${at}].survey is missing`)
+    requireOwner(asked.owner, owner, survey.id)
+    const { id, hash, title, state } = survey
+    requireValid(create(SurveySchema, { id, hash, title, state }), `surveys[${at}]`)
+    if (id <= lastId) throw malformed(`surveys[${at}]: the ids do not ascend`)
+    lastId = id
+    return completed(survey)
+  })
+  const end = surveys.length === 0 ? 0 : Number(asked.offset) + surveys.length
+  const total = Math.max(Number(answer.totalSize), end) // what a platform counts and what it reads may be of two moments
+  return { surveys, total: Math.min(total, MAX_TOTAL) }
+}
+
+/** The owner of a record names one id of the one who was asked for, and none that they do not have. */
+function requireOwner(asked: Owner | undefined, told: Owner | undefined, surveyId: bigint): void {
+  const ids = [
+    [told?.externalId, asked?.externalId],
+    [told?.userId, asked?.userId],
+  ].filter(([ofTold, ofAsked]) => ofTold && ofAsked)
+  if (ids.length > 0 && ids.every(([ofTold, ofAsked]) => ofTold === ofAsked)) return
+  throw violation(`survey ${surveyId} is not of the owner who was asked for`)
+}
+
+/** The rules by which surveys are imported. A survey of theirs has an id. */
+function requireValid(survey: Survey, path: string): void {
+  if (survey.id === 0n) throw malformed(`${path} has no id`)
+  const wrong = validateSurvey(survey)
+  if (wrong) throw malformed(`${path}.${violationInWords(wrong)}`)
+}
+
+/** With what an import sets too. */
+function completed<Record extends Survey | SurveySummary>(survey: Record): Record {
+  survey.hash ||= surveyHash(Number(survey.id))
+  survey.state ||= SurveyState.DRAFT
+  if (survey.$typeName === SurveySchema.typeName) survey.scene ||= SurveyScene.SURVEY
+  return survey
+}
+
+function malformed(what: string): ProviderFailure {
+  return new ProviderFailure('malformed', what)
+}
+
+function violation(what: string): ProviderFailure {
+  return new ProviderFailure('ownership_violation', what)
+}
