@@ -23,7 +23,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     service = await openService()
     browser = await launchChromium()
     callback = await startCallback()
-    app = await service.createApp({ name: 'Chart Maker', redirectUri: callback.redirectUri })
+    app = await service.createApp({ name: 'Chart Maker', redirectUri: callback.redirectUri, readsAnswers: true })
     user = await service.createUser({ username: 'ming' })
   })
   afterAll(async () => {

@@ -145,16 +145,21 @@ describe('apps', () => {
       privacy_link: 'https://c.example/',
     }
     const options = Object.entries(face).flatMap(([name, value]) => [`--${name.replace('_', '-')}`, value])
-    const logo = ['--logo', path.resolve('gateway/pages/icon.svg'), '--require-pkce']
+    const logo = ['--logo', path.resolve('gateway/pages/icon.svg'), '--require-pkce', '--reads-answers']
     const created = ['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK, ...options, ...logo]
     const { appid } = await service.json<{ appid: string }>(created)
-    const shown = { ...face, logo_hash: expect.stringMatching(/^[\w-]{43}$/), requires_pkce: true }
+    const shown = { ...face, logo_hash: expect.stringMatching(/^[\w-]{43}$/), requires_pkce: true, reads_answers: true }
     expect(await service.json(['app', 'show', appid])).toMatchObject(shown)
     expect(await service.json(['app', 'list'])).toMatchObject([shown])
-    const removed = await service.json(['app', 'update', appid, '--no-logo', '--no-contact', '--no-require-pkce'])
-    expect(removed).toMatchObject({ ...face, contact: '', logo_hash: '', requires_pkce: false })
+    const removed = await service.json([
+      'app',
+      'update',
+      appid,
+      ...['logo', 'contact', 'require-pkce', 'reads-answers'].map((name) => `--no-${name}`),
+    ])
+    expect(removed).toMatchObject({ ...face, contact: '', logo_hash: '', requires_pkce: false, reads_answers: false })
     const [event] = await service.json<{ note: string }[]>(['audit', 'list', '--limit', '1'])
-    expect(event?.note).toBe('requires_pkce, contact, logo')
+    expect(event?.note).toBe('requires_pkce, reads_answers, contact, logo')
     for (const [file, said] of [
       [path.resolve('package.json'), 'package.json is not a PNG, WebP or SVG image'],
       ['nothing.png', 'cannot read nothing.png: there is no such file'],

@@ -50,9 +50,10 @@ async function filledProcess(env: Record<string, string> = {}): Promise<ServiceP
 }
 
 describe('store copy', () => {
-  test('moves a service: tokens, codes, secrets, passwords and surveys work on PostgreSQL', async () => {
+  test('moves a service: tokens, codes with what was consented to, secrets, passwords and surveys work on PostgreSQL', async () => {
     const before = await startProcess()
     const access = await grantAccessOn(before, ['午餐 问卷', 'Team lunch'])
+    await before.json(['app', 'update', access.appid, '--reads-answers'])
     const code = await newCode(before, access)
     await before.stop()
     const url = await createDatabase()
@@ -77,6 +78,12 @@ describe('store copy', () => {
     expect((await get(after, '/api/oauth2/refresh_token', refresh)).code).toBe('OK')
     const issuedBefore = await exchange(after, access, code)
     expect(issuedBefore).toMatchObject({ code: 'OK', data: { openid } })
+    expect(await after.json(['app', 'show', appid])).toMatchObject({ reads_answers: true })
+    const consent = { consent_version: expect.stringMatching(/^[0-9a-f]{12}$/), answers_read_at: null }
+    expect(await after.json(['grant', 'list'])).toMatchObject([
+      { ...consent, permissions: ['read_answers'] },
+      { ...consent, permissions: [] },
+    ])
     expect(await exchange(after, access, await newCode(after, access))).toMatchObject({ code: 'OK', data: { openid } })
     expect((await exchange(after, access, code)).code).toBe('InvalidArgument')
   })
