@@ -67,7 +67,14 @@ async function createApp(requiresSecretOnRefresh: boolean): Promise<ModelApp> {
     requiresSecretOnRefresh,
   })
   const secrets = [{ id: secretId, text: secret, expiresAtMs: Number.MAX_SAFE_INTEGER, isRevoked: false }]
-  return { appid: app?.appid ?? '', redirectUris, requiresSecretOnRefresh, secrets, isDisabled: false }
+  return {
+    appid: app?.appid ?? '',
+    redirectUris,
+    requiresSecretOnRefresh,
+    secrets,
+    readsAnswers: false,
+    isDisabled: false,
+  }
 }
 
 let people = 0

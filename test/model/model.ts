@@ -24,6 +24,7 @@ export interface ModelApp {
   readonly redirectUris: readonly string[]
   readonly requiresSecretOnRefresh: boolean
   readonly secrets: ModelSecret[]
+  readsAnswers: boolean
   isDisabled: boolean
 }
 
@@ -41,6 +42,8 @@ export interface ModelUser {
 export interface ModelForm {
   readonly id: string
   readonly session: string
+  /** Whether it asks for answers, as its app did when it was shown. */
+  readonly readsAnswers: boolean
 }
 
 export interface ModelCode {
@@ -69,6 +72,7 @@ export interface ModelToken {
 export interface ModelGrant {
   readonly app: ModelApp
   readonly user: ModelUser
+  readonly readsAnswers: boolean
   readonly createdAtMs: number
   readonly refreshExpiresAtMs: number
   /** Oldest first. */
@@ -90,6 +94,8 @@ export type Answer =
   | 'INVALID_APPID'
   | 'INVALID_CREDENTIALS'
   | 'INVALID_SESSION'
+  | 'INVALID_TOKEN'
+  | 'ANSWERS_NOT_GRANTED'
 
 /** A moment at which an answer changes; `of` names what it is about, or nothing when it is about no single thing. */
 export interface Boundary {
@@ -176,6 +182,7 @@ export class Model {
     const grant: ModelGrant = {
       app,
       user: code.user,
+      readsAnswers: code.form.readsAnswers,
       createdAtMs: this.nowMs,
       refreshExpiresAtMs: this.nowMs + this.rules.refreshTokenMs,
       tokens: [{ text: '', refreshedAtMs: undefined, expiresAtMs: this.nowMs + this.rules.accessTokenMs }],
@@ -212,6 +219,13 @@ export class Model {
     const isGood = grant.app === app && !grant.isRevoked && !grant.user.isDisabled && this.nowMs < token.expiresAtMs
     if (!isGood) return 'invalid_token'
     return openid === grant.openid ? 'OK' : 'claim_error'
+  }
+
+  /** Whether answers may be read (49). */
+  answers(app: ModelApp, grant: ModelGrant, token: ModelToken): Answer {
+    const answer = this.user(app, grant, token, grant.openid)
+    if (answer !== 'OK') return answer === 'invalid_appid' ? 'INVALID_APPID' : 'INVALID_TOKEN'
+    return grant.readsAnswers && app.readsAnswers ? 'OK' : 'ANSWERS_NOT_GRANTED'
   }
 
   // -- What ends things ----------------------------------------------------------------------------------------------

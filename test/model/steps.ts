@@ -6,6 +6,7 @@ import { ConnectError } from '@connectrpc/connect'
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { Permission } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { reasonIn } from '../../services/rpc/service-error.js'
 import type { Verbs } from '../harness/verbs.js'
 import type { Answer, Boundary, Model, ModelApp, ModelCode, ModelForm, ModelGrant, ModelUser } from './model.js'
@@ -127,6 +128,7 @@ async function confirm(
       redirectUri: uri,
       scope: 'snsapi_user',
       ...(codeChallenge && { codeChallenge }),
+      permissions: form.readsAnswers ? [Permission.READ_ANSWERS] : [],
     }),
   )
   expectAnswer(answer, expected.answer)
@@ -160,7 +162,11 @@ const authorize = fc.record({ app: either, user: either, uri: either, verifier }
         const user = model.users[wish.user] as ModelUser
         if (!(await isSignedIn(model, real, user))) return 'no sign-in'
         forms += 1
-        const form = { id: `form-${String(forms).padStart(16, '0')}`, session: user.session ?? '' }
+        const form = {
+          id: `form-${String(forms).padStart(16, '0')}`,
+          session: user.session ?? '',
+          readsAnswers: app.readsAnswers,
+        }
         return confirm(model, real, app, user, app.redirectUris[wish.uri] ?? '', form, wish.verifier)
       },
     ),
@@ -355,11 +361,14 @@ const refreshDuringRevocation = lately.map(
     }),
 )
 
-async function user(
-  model: Model,
-  real: Real,
-  wish: { app: ModelApp; grant: ModelGrant; token: ModelGrant['tokens'][number]; openid: string },
-): Promise<string> {
+interface Exchanged {
+  readonly app: ModelApp
+  readonly grant: ModelGrant
+  readonly token: ModelGrant['tokens'][number]
+  readonly openid: string
+}
+
+async function user(model: Model, real: Real, wish: Exchanged): Promise<string> {
   const { app, grant, token, openid } = wish
   const expected = model.user(app, grant, token, openid)
   const query = { appid: app.appid, access_token: token.text, openid }
@@ -384,6 +393,27 @@ const users = fc.record({ grant: lately, token: lately, isOwnApp: often, isOwnOp
           token: nth(grant.tokens, wish.token),
           openid: wish.isOwnOpenid ? grant.openid : (other?.openid ?? MADE_UP),
         })
+      },
+    ),
+)
+
+async function answers(model: Model, real: Real, { app, grant, token }: Omit<Exchanged, 'openid'>): Promise<string> {
+  const request = { appid: app.appid, accessToken: token.text, permission: Permission.READ_ANSWERS }
+  const { answer } = await askRpc(real.service.backend.token.verifyAccessToken(request))
+  expectAnswer(answer, model.answers(app, grant, token))
+  return answer
+}
+
+const readsAnswers = fc.record({ grant: lately, token: lately, isOwnApp: often }).map(
+  (wish) =>
+    new Step(
+      'read answers',
+      `grant -${wish.grant}, token -${wish.token}, ${wish.isOwnApp ? 'its' : 'other'} app`,
+      hasGrant,
+      (model, real) => {
+        const grant = nth(model.grants, wish.grant)
+        const [app, token] = [appOf(model, grant.app, wish.isOwnApp), nth(grant.tokens, wish.token)]
+        return answers(model, real, { app, grant, token })
       },
     ),
 )
@@ -476,6 +506,22 @@ const disablesApp = fc.record({ app: either, isDisabled: fc.boolean() }).map(
       model.setAppDisabled(app, wish.isDisabled)
       return 'OK'
     }),
+)
+
+const permitsAnswers = fc.record({ app: either, readsAnswers: fc.boolean() }).map(
+  (wish) =>
+    new Step(
+      wish.readsAnswers ? 'let an app ask for answers' : 'refuse an app answers',
+      `app ${wish.app}`,
+      always,
+      async (model, real) => {
+        const app = model.apps[wish.app] as ModelApp
+        const { readsAnswers } = wish
+        await real.service.admin.updateApp({ appid: app.appid, readsAnswers })
+        app.readsAnswers = readsAnswers
+        return 'OK'
+      },
+    ),
 )
 
 const changesProfile = fc.record({ user: either, nickname: fc.constantFrom('', 'Ming', '小明') }).map(
@@ -584,11 +630,13 @@ export const anyStep = fc.oneof(
   { weight: 16, arbitrary: refreshes },
   { weight: 2, arbitrary: refreshDuringRevocation },
   { weight: 20, arbitrary: users },
+  { weight: 8, arbitrary: readsAnswers },
   { weight: 3, arbitrary: operatorRevokes },
   { weight: 3, arbitrary: userDisconnects },
   { weight: 2, arbitrary: addsSecret },
   { weight: 1, arbitrary: revokesSecret },
   { weight: 3, arbitrary: disablesApp },
+  { weight: 4, arbitrary: permitsAnswers },
   { weight: 3, arbitrary: disablesUser },
   { weight: 3, arbitrary: changesProfile },
   { weight: 2, arbitrary: deletesUser },
@@ -601,7 +649,10 @@ export const anyStep = fc.oneof(
 /** Asks for everything the model knows, so that no run ends with an unnoticed difference. */
 export async function compareAll(model: Model, real: Real): Promise<void> {
   for (const grant of model.grants) {
-    for (const token of grant.tokens) await user(model, real, { app: grant.app, grant, token, openid: grant.openid })
+    for (const token of grant.tokens) {
+      await user(model, real, { app: grant.app, grant, token, openid: grant.openid })
+      await answers(model, real, { app: grant.app, grant, token })
+    }
   }
   for (const person of model.users) {
     if (!(await isSignedIn(model, real, person))) continue
