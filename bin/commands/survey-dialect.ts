@@ -218,10 +218,13 @@ function secondsOf(shown: unknown, name: string): number {
 }
 
 /** True where parseExactly has found a number that JavaScript would round. */
-function isRounded(value: unknown): boolean {
+function isRounded(value: unknown, depth = 0): boolean {
   if (typeof value === 'number') return !Number.isFinite(value)
-  return typeof value === 'object' && value !== null && Object.values(value).some(isRounded)
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return false
+  return Object.values(value).some((held) => isRounded(held, depth + 1))
 }
+
+const MAX_DEPTH = 20 // what is deeper is refused by the rules of Survey.extra
 
 export function isObject(value: unknown): value is Members {
   return typeof value === 'object' && value !== null && !Array.isArray(value)

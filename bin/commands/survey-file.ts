@@ -25,7 +25,7 @@ export interface SurveysRead {
 export async function surveysIn(source: string, text: string): Promise<SurveysRead> {
   const { surveyFromJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
   if (text.trim() === '') throw new CommandError(`${source} is empty`) // trim removes a byte order mark too
-  const list = recordsIn(source, parsed(source, text.replace(BYTE_ORDER_MARK, '')))
+  const list = [parsed(source, text.replace(BYTE_ORDER_MARK, ''))].flat().flatMap((json) => recordsIn(source, json))
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
   const validate = compileRules(SurveySchema)
@@ -64,8 +64,7 @@ function lineOf(unknown: readonly string[]): string[] {
 }
 
 /** The records: an answer of the detail or list endpoint has them in `data`. */
-function recordsIn(source: string, json: unknown): unknown[] {
-  if (Array.isArray(json)) return json.flatMap((entry) => recordsIn(source, entry))
+function recordsIn(source: string, json: unknown): readonly unknown[] {
   if (!isObject(json) || 'title' in json) return [json]
   const { code = 'OK', data = json } = json
   if (code !== 'OK' && code !== 0) throw new CommandError(`${source} holds an answer that failed: ${String(code)}`)

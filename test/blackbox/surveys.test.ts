@@ -179,6 +179,7 @@ describe('the detail', () => {
 
   test('is at the path of published clients too, word for word and by the same rules', async () => {
     const id = ids[0] ?? 0
+    const perRequest = { headers: {}, requestId: '' }
     const read = (path: string, query: object = {}) =>
       service.get(path, { appid: access.app.appid, access_token: access.tokens.access_token, ...query })
     for (const [at, query, type] of [
@@ -190,7 +191,7 @@ describe('the detail', () => {
       ['x', {}, 'invalid_argument'],
     ] as const) {
       const [detail, legacy] = [await read(`/api/surveys/${at}`, query), await read(`/api/surveys/${at}/legacy`, query)]
-      expect({ ...legacy, requestId: '' }).toEqual({ ...detail, requestId: '' })
+      expect({ ...legacy, ...perRequest }).toEqual({ ...detail, ...perRequest })
       expect(legacy.type).toBe(type)
     }
     for (const path of [
@@ -293,6 +294,22 @@ describe('an export', () => {
       pageToken = page.nextPageToken
     } while (pageToken !== '')
     expect(listed).toEqual(ids)
+  })
+
+  test('of one survey holds it, unless it is deleted or of another owner than the one that is asked for', async () => {
+    const own = await startService()
+    const [ann, bob] = [await own.createUser(), await own.createUser()]
+    const [first, second] = (await own.importSurveys(ann, [smallSurvey('a'), smallSurvey('b')])).map(BigInt)
+    const titles = async (request: object) => {
+      const { surveys, nextPageToken } = await own.backend.survey.exportSurveys(request)
+      expect(nextPageToken).toBe('')
+      return surveys.map(({ ownerUserId, survey }) => [ownerUserId, survey?.title])
+    }
+    expect(await titles({ surveyId: second })).toEqual([[ann.userId, 'b']])
+    expect(await titles({ surveyId: second, ownerUserId: ann.userId })).toEqual([[ann.userId, 'b']])
+    expect(await titles({ surveyId: second, ownerUserId: bob.userId })).toEqual([])
+    await own.backend.survey.deleteSurveys({ surveyIds: [first ?? 0n] })
+    expect(await titles({ surveyId: first })).toEqual([])
   })
 
   test('continues after a page of exactly the maximum size', async () => {

@@ -297,6 +297,8 @@ describe('what other systems of this dialect send', () => {
       { title: 'a', pages: [{}, { odd: { deep: deep(19) } }] },
       `: pages[1].odd.deep${'[0]'.repeat(18)}: nested more than 20 deep`,
     ],
+    [{ title: 'a', odd: deep(4_000) }, `: odd${'[0]'.repeat(19)}: nested more than 20 deep`],
+    [deep(4_000), ': survey: invalid input: expected object, received array'],
     [{ title: 'a', odd: { ['x'.repeat(129)]: 1 } }, ': odd: a name is longer than 128 characters'],
     [
       { title: 'a', goto: 5, pages: [{ questions: [{ type: 'text', goto: true }] }] },
