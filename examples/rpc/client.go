@@ -1,17 +1,19 @@
 // Verifies an access token and lists that user's surveys: Go with grpc-go.
 //
-// Stubs, into ./gen of a module called example.com/report, with protoc-gen-go and protoc-gen-go-grpc on the PATH:
+// Stubs, into DIR/gen of a module called example.com/report, with protoc-gen-go and protoc-gen-go-grpc on the PATH:
 //
-//	M=Mbuf/validate/validate.proto=example.com/report/gen/buf/validate
-//	for p in token survey; do M=$M,Msurveyauth/v1/${p}_service.proto=example.com/report/gen/surveyauth/v1; done
-//	protoc -I proto --go_out=. --go_opt=module=example.com/report,$M --go-grpc_out=. \
-//	  --go-grpc_opt=module=example.com/report,$M buf/validate/validate.proto surveyauth/v1/{token,survey}_service.proto
+//	npx buf generate -o DIR --path proto/surveyauth/v1 --path proto/buf --template '{"version":"v2",
+//	  "managed":{"enabled":true,"override":[{"file_option":"go_package_prefix","value":"example.com/report/gen"}]},
+//	  "plugins":[{"local":"protoc-gen-go","out":"gen","opt":"paths=source_relative"},
+//	    {"local":"protoc-gen-go-grpc","out":"gen","opt":"paths=source_relative"}]}'
 //
+// Libraries: google.golang.org/grpc 1.33 or newer, google.golang.org/protobuf (Debian: golang-google-grpc-dev with
+// golang-github-golang-protobuf-1-5-dev, protoc-gen-go, protoc-gen-go-grpc).
 // A program that uses protovalidate itself names that module for buf/validate instead, and omits its file.
 // Retry: both calls only read, so Unavailable may be retried, after a pause; other failures would only repeat.
 // Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 // Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… go run
-// client.go; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
+// client.go; http://127.0.0.1:port works too, and for https://host:port RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 package main
 
 import (
@@ -27,18 +29,19 @@ import (
 	pb "example.com/report/gen/surveyauth/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials/local"
 )
 
 func dial(url string) *grpc.ClientConn {
-	transport := insecure.NewCredentials() // behind a Unix socket
+	transport := local.NewCredentials() // none, and only behind a Unix socket or on loopback
 	if strings.HasPrefix(url, "https://") {
 		certificate := must(tls.LoadX509KeyPair(os.Getenv("RPC_TLS_CERT"), os.Getenv("RPC_TLS_KEY")))
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(must(os.ReadFile(os.Getenv("RPC_TLS_CA"))))
 		transport = credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: roots})
 	}
-	return must(grpc.NewClient(strings.TrimPrefix(url, "https://"), grpc.WithTransportCredentials(transport)))
+	target := strings.TrimPrefix(strings.TrimPrefix(url, "https://"), "http://")
+	return must(grpc.Dial(target, grpc.WithTransportCredentials(transport))) // since 1.63 also grpc.NewClient
 }
 
 func main() {

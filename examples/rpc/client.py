@@ -1,19 +1,15 @@
 """Verifies an access token and lists that user's surveys: Python with grpcio.
 
-Stubs, into a folder that is then on PYTHONPATH:
-  python3 -m grpc_tools.protoc -I proto --python_out=stubs --grpc_python_out=stubs \
-    proto/buf/validate/validate.proto proto/surveyauth/v1/{app_face,token_service,survey,survey_service}.proto
-or, with Debian's protoc and plugin:
-  npx buf build --path proto/surveyauth/v1 -o surveyauth.binpb
-  protoc --descriptor_set_in=surveyauth.binpb --python_out=stubs --grpc_python_out=stubs \
-    --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin buf/validate/validate.proto \
-    surveyauth/v1/app_face.proto surveyauth/v1/token_service.proto surveyauth/v1/survey.proto \
-    surveyauth/v1/survey_service.proto
-Libraries: grpcio, protobuf; grpcio-tools to generate (Debian: python3-grpcio, python3-protobuf, protobuf-compiler-grpc).
+Stubs, into DIR/stubs, which is then on PYTHONPATH:
+  npx buf generate -o DIR --path proto/surveyauth/v1 --path proto/buf --template '{"version":"v2",
+    "plugins":[{"protoc_builtin":"python","out":"stubs"},{"local":"grpc_python_plugin","out":"stubs"}]}'
+or, with grpcio-tools in place of protoc and the plugin:
+  python3 -m grpc_tools.protoc -I proto --python_out=stubs --grpc_python_out=stubs $(cd proto && ls buf/*/* surveyauth/v1/*)
+Libraries: grpcio, protobuf (Debian: python3-grpcio, python3-protobuf, protobuf-compiler-grpc).
 Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures would only repeat.
 Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=... ACCESS_TOKEN=... OPENID=...
-  python3 examples/rpc/client.py; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
+  python3 examples/rpc/client.py; http://127.0.0.1:port works too, and for https://host:port RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 """
 import os
 import pathlib
@@ -25,7 +21,7 @@ from surveyauth.v1 import survey_service_pb2, survey_service_pb2_grpc, token_ser
 
 def channel(url):
     if not url.startswith("https://"):
-        return grpc.insecure_channel(url)
+        return grpc.insecure_channel(url.removeprefix("http://"))  # a Unix socket, or loopback
     ca, key, cert = (pathlib.Path(os.environ["RPC_TLS_" + name]).read_bytes() for name in ("CA", "KEY", "CERT"))
     return grpc.secure_channel(url.removeprefix("https://"), grpc.ssl_channel_credentials(ca, key, cert))
 

@@ -5,7 +5,7 @@
 // Retry: both calls only read, so `unavailable` may be retried, after a pause; other failures would only repeat.
 // Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 // Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… node
-//      examples/rpc/node-connect.js; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
+//      examples/rpc/node-connect.js; http://127.0.0.1:port works too, and for https://host:port RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 import { readFileSync } from 'node:fs'
 import { ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
@@ -23,6 +23,7 @@ function transport(url) {
   const socketPath = url.replace(/^unix:/, '')
   if (url !== socketPath)
     return createConnectTransport({ ...common, baseUrl: 'http://localhost', nodeOptions: { socketPath } })
+  if (url.startsWith('http:')) return createConnectTransport({ ...common, baseUrl: url })
   const [ca, cert, key] = ['CA', 'CERT', 'KEY'].map((name) => readFileSync(process.env[`RPC_TLS_${name}`]))
   return createConnectTransport({ ...common, baseUrl: url, nodeOptions: { ca, cert, key } })
 }

@@ -4,7 +4,7 @@
 // Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures would only repeat.
 // Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 // Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… node
-//      examples/rpc/node-grpc-js.js; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
+//      examples/rpc/node-grpc-js.js; http://127.0.0.1:port works too, and for https://host:port RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -26,7 +26,7 @@ async function call(Service, url, method, request) {
   const credentials = isTls
     ? grpc.credentials.createSsl(pem('CA'), pem('KEY'), pem('CERT'))
     : grpc.credentials.createInsecure()
-  const client = new Service(url.replace('https://', ''), credentials) // a service of your own keeps it open
+  const client = new Service(url.replace(/^https?:\/\//, ''), credentials) // a service of your own keeps it open
   const deadline = new Date(Date.now() + 4_500)
   return promisify(client[method])
     .call(client, request, new grpc.Metadata(), { deadline })

@@ -12,12 +12,11 @@ import { ProviderCapability, SurveyProvider } from '../../gen/surveyauth/provide
 import { freePort } from '../harness/free-port.js'
 import type { Environment } from '../harness/process.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from '../rpc/certificates.js'
-import { buildGo, hasGo, makePythonStubs, python, ROOT } from './toolchains.js'
+import { buildGo, hasGo, makeStubs, python, ROOT } from './toolchains.js'
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 300_000 }) // Go compiles what it imports
 
 const FOLDER = path.join(ROOT, 'examples/provider')
-const FILES = ['v1/survey', 'v1/answer', 'provider/v1/survey_provider'].map((name) => `surveyauth/${name}.proto`)
 const scratch = mkdtempSync(path.join(tmpdir(), 'survey-auth-provider-'))
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
@@ -35,19 +34,14 @@ const languages: Readonly<Record<string, Language>> = {
   Python: {
     isHere: python !== undefined,
     prepare() {
-      makePythonStubs(scratch, FILES)
+      makeStubs('examples/provider/python/provider.py', scratch)
       return [python ?? '', path.join(FOLDER, 'python/provider.py')]
     },
   },
   Go: {
     isHere: hasGo,
     prepare() {
-      const program = buildGo(
-        path.join(scratch, 'go'),
-        'examples/provider/go/provider.go',
-        'example.com/surveys',
-        FILES,
-      )
+      const program = buildGo('examples/provider/go/provider.go', path.join(scratch, 'go'), 'example.com/surveys')
       return [program, path.join(FOLDER, 'tables.sql')]
     },
   },
@@ -61,7 +55,7 @@ async function start([program = '', ...args]: readonly string[], url: string, en
     env: {
       PATH,
       HOME,
-      PYTHONPATH: scratch,
+      PYTHONPATH: path.join(scratch, 'stubs'),
       PYTHONDONTWRITEBYTECODE: '1',
       PROVIDER_DATABASE: path.join(folder, 'provider.db'),
       PROVIDER_LISTEN: url,

@@ -1,14 +1,11 @@
 // Answers which surveys an owner has, and the answers to them, from two SQL tables: Go with grpc-go.
 //
-// Stubs, into ./gen of a module called example.com/surveys, with protoc-gen-go and protoc-gen-go-grpc on the PATH:
+// Stubs, into DIR/gen of a module called example.com/surveys, with protoc-gen-go and protoc-gen-go-grpc on the PATH:
 //
-//	M=Mbuf/validate/validate.proto=example.com/surveys/gen/buf/validate
-//	for p in v1/survey v1/answer provider/v1/survey_provider; do
-//	  M=$M,Msurveyauth/$p.proto=example.com/surveys/gen/surveyauth/${p%/*}
-//	done
-//	protoc -I proto --go_out=. --go_opt=module=example.com/surveys,$M --go-grpc_out=. \
-//	  --go-grpc_opt=module=example.com/surveys,$M buf/validate/validate.proto \
-//	  surveyauth/v1/survey.proto surveyauth/v1/answer.proto surveyauth/provider/v1/survey_provider.proto
+//	npx buf generate -o DIR --path proto/surveyauth --path proto/buf --template '{"version":"v2",
+//	  "managed":{"enabled":true,"override":[{"file_option":"go_package_prefix","value":"example.com/surveys/gen"}]},
+//	  "plugins":[{"local":"protoc-gen-go","out":"gen","opt":"paths=source_relative"},
+//	    {"local":"protoc-gen-go-grpc","out":"gen","opt":"paths=source_relative"}]}'
 //
 // Libraries: google.golang.org/grpc 1.33 or newer, google.golang.org/protobuf, github.com/mattn/go-sqlite3 (Debian:
 // golang-google-grpc-dev, protoc-gen-go, protoc-gen-go-grpc, golang-github-mattn-go-sqlite3-dev).

@@ -1,10 +1,8 @@
 """Answers which surveys an owner has, and the answers to them, from two SQL tables: Python with grpcio.
 
-Stubs, into a folder that is then on PYTHONPATH:
-  npx buf build -o surveyauth.binpb
-  protoc --descriptor_set_in=surveyauth.binpb --python_out=stubs --grpc_python_out=stubs \
-    --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin buf/validate/validate.proto \
-    surveyauth/v1/survey.proto surveyauth/v1/answer.proto surveyauth/provider/v1/survey_provider.proto
+Stubs, into DIR/stubs, which is then on PYTHONPATH:
+  npx buf generate -o DIR --path proto/surveyauth --path proto/buf --template '{"version":"v2",
+    "plugins":[{"protoc_builtin":"python","out":"stubs"},{"local":"grpc_python_plugin","out":"stubs"}]}'
 Libraries: grpcio, protobuf (Debian: python3-grpcio, python3-protobuf, protobuf-compiler-grpc).
 Run: PROVIDER_LISTEN=unix:provider.sock PROVIDER_DATABASE=provider.db python3 examples/provider/python/provider.py
   examples/provider/demo.sql; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files) and
