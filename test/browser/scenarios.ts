@@ -1,9 +1,12 @@
 // The flow as people go through it, in every engine, over https and http, with and without Fetch Metadata.
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { authorizePath, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
 import { formWith } from '../harness/visitor.js'
 import { openService } from '../harness.js'
 import { createAuthority } from '../rpc/certificates.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 import { type Callback, startCallback } from './callback.js'
 import { type Front, type FrontOptions, startFront } from './front.js'
 import { type Tab, untilShown } from './tab.js'
@@ -148,13 +151,18 @@ export function describeEngine(name: string, isThere: boolean, open: () => Promi
       for (const close of closing.reverse()) await close()
     })
 
-    async function openPlace(options: FrontOptions): Promise<Place> {
+    async function openPlace(
+      options: FrontOptions,
+      env: Readonly<Record<string, string>> = {},
+      face: object = {},
+    ): Promise<Place> {
       const front = await startFront(options, authority)
       closing.push(() => front.close())
-      const service = await openService({ env: { PUBLIC_URL: front.url } })
+      const service = await openService({ env: { PUBLIC_URL: front.url, ...env } })
       closing.push(() => service.backend.close())
       front.target = service.url
       const app = await service.createApp({ name: 'Chart Maker', redirectUri: callback.redirectUri })
+      await service.admin.updateApp({ appid: app.appid, face })
       return { service, front, app, callback }
     }
 
@@ -169,6 +177,44 @@ export function describeEngine(name: string, isThere: boolean, open: () => Promi
         })
     })
 
+    test('the consent page has the faces of the platform and the app, and leads to the app', async () => {
+      const folder = temporaryDirectory()
+      writeFileSync(path.join(folder, 'logo.svg'), logo('#7a1fa2'))
+      const brand = { name: 'Survey Planet', logo: 'logo.svg', accent: { light: '#7a1fa2', dark: '#e1a6f5' } }
+      writeFileSync(path.join(folder, 'brand.json'), JSON.stringify(brand))
+      const env = { BRAND_FILE: path.join(folder, 'brand.json') }
+      const face = { description: 'Draws charts.', homePage: 'https://app.example/', logo: Buffer.from(logo('#c60')) }
+      const { service, front, app, callback } = await openPlace({ isSecure: true }, env, face)
+      await tab.goto(link(front, app, 'branded'))
+      await signIn(tab, await service.createUser())
+      const shown = await untilShown(tab, /Confirm/)
+      for (const text of ['Survey Planet', 'Draws charts.', 'app.example']) expect(shown).toContain(text)
+      const widths = '[...document.images].map(({ naturalWidth }) => naturalWidth > 0).join()'
+      await expect.poll(() => tab.evaluate(widths), { timeout: 20_000 }).toBe('true,true') // images may follow the page
+      const accent = "getComputedStyle(document.querySelector('button[value=confirm]')).backgroundColor"
+      expect(await tab.evaluate(accent)).toBe('rgb(122, 31, 162)')
+      await tab.click('button[value=confirm]')
+      await untilShown(tab, /Welcome back/)
+      expect(callback.visits.at(-1)?.query.get('state')).toBe('branded')
+    })
+
+    test('the account page shows this session, and changes the password', async () => {
+      const { service, front } = await openPlace({ isSecure: true })
+      const user = await service.createUser()
+      await tab.goto(`${front.url}/.well-known/change-password`)
+      await signIn(tab, user)
+      const shown = await untilShown(tab, /Where you are signed in/)
+      for (const text of ['/connect/account', 'This browser', FAMILIES[name] ?? name]) expect(shown).toContain(text)
+      await tab.type('#password', user.password)
+      await tab.type('#new-password', 'another password')
+      await tab.click('form[action="/connect/account/password"] button')
+      await untilShown(tab, /Your password has been changed/)
+      await tab.click('form[action*="/connect/sign-out"] button')
+      await untilShown(tab, /You are signed out\. Connected/)
+      await signIn(tab, { ...user, password: 'another password' })
+      await untilShown(tab, /No app is connected/)
+    })
+
     test('where the browser or a proxy hides the origin, the page says so and leads back to the same authorization', async () => {
       const { service, front, app } = await openPlace(hiding)
       await tab.goto(link(front, app, 'hidden'))
@@ -179,6 +225,12 @@ export function describeEngine(name: string, isThere: boolean, open: () => Promi
     })
   })
 }
+
+/** As the account page names them. */
+const FAMILIES: Readonly<Record<string, string>> = { Chromium: 'Chrome', WebKit: 'Safari' }
+
+const logo = (colour: string) =>
+  `<svg xmlns="http://www.w3.org/2000/svg" width="28" height="28"><circle cx="14" cy="14" r="14" fill="${colour}"/></svg>`
 
 const link = (front: Front, app: TestApp, state: string) => `${front.url}${authorizePath(app, state)}#wj_redirect`
 
