@@ -40,9 +40,14 @@ export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
   const isWaitedFor = isTerminal || stream !== process.stderr
   const stderr = isWaitedFor ? undefined : openStderr((text) => log.warning(text))
-  const target = stderr ?? stream
+  const target = stderr ? inBytes(stderr.destination) : stream
   const log = overDestination(config.logLevel, shownOn(target, { isPretty, isTerminal }), stderr)
   return log
+}
+
+/** The types of pino's own destinations know of strings only. */
+function inBytes(destination: DestinationStream): DestinationStream {
+  return { write: (line) => destination.write(Buffer.from(line) as never) }
 }
 
 const require = createRequire(import.meta.url)
@@ -74,7 +79,7 @@ function isoTime(): string {
 }
 
 function overDestination(level: string, destination: DestinationStream, stderr?: Stderr): Log {
-  const flush = () => stderr?.flush() // for lines that should not wait
+  const flush = () => stderr?.destination.flush() // for lines that should not wait
   const logger = pino({ level, base: null, timestamp: isoTime }, destination)
   return {
     request({ route, method, status, outcome, durationMs, requestId, appid }) {

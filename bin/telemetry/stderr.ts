@@ -2,7 +2,7 @@
 // wait.
 import { constants, fstatSync, openSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
-import { type DestinationStream, pino } from 'pino'
+import { pino } from 'pino'
 import { errorCode } from '../error-code.js'
 
 /** How long a line may wait for others before it is written, in ms. */
@@ -17,9 +17,9 @@ const MOST_FLUSHES = 3 // each leaves less than minLength, which is at most two 
 
 type Destination = ReturnType<typeof pino.destination>
 
-export interface Stderr extends DestinationStream {
-  /** Writes what waits for others. */
-  flush(): void
+export interface Stderr {
+  /** Takes bytes. */
+  readonly destination: Destination
   /** Fulfils when all is written, at `byMs` of performance.now(), or sooner when the reader hangs. For the end of the process. */
   end(byMs: number): Promise<void>
 }
@@ -59,8 +59,7 @@ export function openStderr(onLost: (text: string) => void): Stderr {
   })
   tellOfLost(destination, onLost)
   return {
-    write: (line) => void destination.write(Buffer.from(line) as never), // its types know of strings only
-    flush: () => destination.flush(),
+    destination,
     async end(byMs) {
       await Promise.race([flushed(destination, byMs), setTimeout(byMs - performance.now(), undefined, { ref: false })])
       hasEnded = true
