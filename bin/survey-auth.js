@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env sh
 ':' //; exec node --v8-pool-size=1 --min-semi-space-size=16 --no-memory-reducer --no-allocation-site-pretenuring "$0" "$@"
 // The command `survey-auth`: compiles if needed, then runs the compiled bin/main.ts. A shell reads the line above, which means
 // nothing to Node, and starts Node with one helper thread for the garbage collector and the compiler instead of four, without
