@@ -304,7 +304,7 @@ const answers = {
     'ANSWERS',
     'on',
     oneOf(['on', 'off']),
-    'whether apps that may ask for it read answers to surveys, once a user has consented; the same for all services',
+    'whether apps that may ask for it read answers to surveys, once a user has consented',
   ),
 }
 
