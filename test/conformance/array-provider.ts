@@ -25,6 +25,7 @@ import {
   SurveyState,
   SurveySummarySchema,
 } from '../../gen/surveyauth/v1/survey_pb.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
 
 /** The methods of a provider; each may be replaced by a wrong one. */
 export type Methods = {
@@ -182,22 +183,34 @@ export const withoutAnswers: Partial<Methods> = {
   getAnswer: unimplemented,
 }
 
-/** Serves them on a socket until the test is over; returns its path. `onCancelled` is told of calls that nobody waits for. */
-export async function serveProvider(methods: Methods, onCancelled = () => {}): Promise<string> {
+interface Serving {
+  /** Told of calls that nobody waits for any longer. */
+  readonly onCancelled?: () => void
+  /** Over mTLS on a port then, else on a socket. */
+  readonly tls?: TlsMaterial
+}
+
+/** Serves them until the test is over; returns their address. */
+export async function serveProvider(methods: Methods, { onCancelled = () => {}, tls }: Serving = {}): Promise<string> {
   const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-kit-'))
   const server = new grpc.Server()
   const handlers = SurveyProvider.methods.map((method) => [method.localName, handlerOf(method, methods, onCancelled)])
   server.addService(definition, Object.fromEntries(handlers))
-  const socket = path.join(folder, 'provider.sock')
-  await new Promise<void>((resolve, reject) => {
-    const credentials = grpc.ServerCredentials.createInsecure()
-    server.bindAsync(`unix:${socket}`, credentials, (error) => (error ? reject(error) : resolve()))
-  })
   onTestFinished(() => {
     server.forceShutdown()
     rmSync(folder, { recursive: true })
   })
-  return socket
+  const address = tls ? 'localhost:0' : `unix:${path.join(folder, 'provider.sock')}`
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync(address, credentialsOf(tls), (error, bound) => (error ? reject(error) : resolve(bound)))
+  })
+  return tls ? `https://localhost:${port}` : address
+}
+
+function credentialsOf(tls: TlsMaterial | undefined): grpc.ServerCredentials {
+  if (!tls) return grpc.ServerCredentials.createInsecure()
+  const pair = { cert_chain: Buffer.from(tls.cert), private_key: Buffer.from(tls.key) }
+  return grpc.ServerCredentials.createSsl(Buffer.from(tls.ca), [pair], true)
 }
 
 const definition: grpc.ServiceDefinition = Object.fromEntries(

@@ -105,8 +105,7 @@ function listBy(isOf: (externalId: string, asked: string) => boolean): List {
 
 let calls = 0
 
-/** The five that every kit of this kind must catch. */
-export const fiveWrong: readonly WrongProvider[] = [
+export const wrongProviders: readonly WrongProvider[] = [
   {
     fault: 'says PERMISSION_DENIED of a survey of somebody else',
     fails: ['SP-07'],
@@ -168,9 +167,6 @@ export const fiveWrong: readonly WrongProvider[] = [
       },
     }),
   },
-]
-
-export const moreWrong: readonly WrongProvider[] = [
   {
     fault: 'has no name',
     fails: ['SP-01'],

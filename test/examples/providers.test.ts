@@ -10,7 +10,7 @@ import { createGrpcTransport } from '@connectrpc/connect-node'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { ProviderCapability, SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { freePort } from '../harness/free-port.js'
-import type { Environment } from '../harness/process.js'
+import { createProcess, type Environment } from '../harness/process.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from '../rpc/certificates.js'
 import { buildGo, hasGo, makeStubs, python, ROOT } from './toolchains.js'
 
@@ -180,6 +180,20 @@ describe.each(Object.entries(languages))('the provider in %s', (_, { isHere, pre
       ['an answer that is too large', (at) => at.getAnswer({ ...survey, answerId: TOO_LARGE })],
     ])('refuses %s', async (_, call) => {
       expect(await codeOf(call(provider))).toBe('InvalidArgument')
+    })
+
+    test('is conformant', async () => {
+      const kit = [
+        'conformance',
+        'provider',
+        '--url',
+        `unix:${socket}`,
+        '--fixtures',
+        path.join(FOLDER, 'fixtures.json'),
+      ]
+      const { exitCode, stdout } = await (await createProcess()).cli(kit)
+      expect(stdout).toMatch(/\ncore (\d+)\/\1 · answers (\d+)\/\2 → CONFORMANT\n$/)
+      expect(exitCode).toBe(0)
     })
 
     test('takes over the socket of one that was killed, and ends when it is told to', async () => {
