@@ -155,9 +155,9 @@ def main():
         server.add_insecure_port(LISTEN)
     else:
         sys.exit("PROVIDER_LISTEN must be unix:path or https://host:port")
+    signal.signal(signal.SIGTERM, lambda *_: server.stop(grace=5))
     server.start()
     print(f"answers at {LISTEN}", flush=True)
-    signal.signal(signal.SIGTERM, lambda *_: server.stop(grace=5))
     server.wait_for_termination()
 
 
