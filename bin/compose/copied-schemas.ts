@@ -29,5 +29,6 @@ export const surveyCopy: CopiedSchema = {
   afterwards: [
     `UPDATE survey_ids SET highest_id = greatest(highest_id,
        (SELECT coalesce(max(survey_id), 0) FROM surveys WHERE survey_id < ${NEW_IDS_END}))`,
+    `SELECT setval(pg_get_serial_sequence('answer_sets', 'set_id'), (SELECT coalesce(max(set_id), 0) + 1 FROM answer_sets), false)`,
   ],
 }

@@ -244,7 +244,7 @@ describe('apps', () => {
       SELECT n, printf('%012x%08x%016x', ${at}, n, 0) AS id, ${at} AS ms FROM n`
     for (const [file, table, columns] of [
       ['token.db', 'audit_events', `n, id, ms, 'app.created', 'operator', '', '', 'r', 'app_x', '', '', ''`],
-      ['survey.db', 'survey_events', `id, ms, 'survey.created', 'operator', '', '', 'r', n, 'user_x'`],
+      ['survey.db', 'survey_events', `id, ms, 'survey.created', 'operator', '', '', 'r', n, 'user_x', '', 0, 0`],
     ] as const) {
       const db = new Database(path.join(service.dataDir, file))
       db.exec(`INSERT INTO ${table} SELECT ${columns} FROM (${rows})`)

@@ -141,6 +141,21 @@ export async function fullSurveyFile(directory: string): Promise<string> {
     NOW + 1,
     byOperator,
   )
+  const answers = AWKWARD.map((text, at) => {
+    return { answerId: 0, endSeconds: at * 3_000, document: Buffer.from(`\0${text}`) }
+  })
+  for (const surveyId of [77, 80]) await store.putAnswers(surveyId, answers, NOW, byOperator)
+  const read = {
+    appid: 'app1',
+    surveyId: 77,
+    ownerUserId: 'user_bob',
+    hourMs: NOW,
+    firstId: 1,
+    lastId: 8,
+    requestId: 'r',
+  }
+  await store.recordAnswersRead(read)
+  await store.respondentKey(Buffer.alloc(32, 7))
   await store.deleteSurveys([80], NOW + 2, byOperator)
   await store.close()
   return file

@@ -162,15 +162,19 @@ test('a round continues while batches are full, whatever they hold, and adds up 
 
 test('rounds of the survey janitor continue while batches are full, and report what they removed', async () => {
   const [left, bounds, told] = [[500, 500, 3, 1], [] as unknown[], [] as unknown[]]
+  const answersLeft = [500, 7, 0, 0, 1]
   const store = {
     async removeEvents(bound: unknown) {
       bounds.push(bound)
       return left.shift() ?? 0
     },
+    removeAnswers: async () => answersLeft.shift() ?? 0,
     lastCleanUp: async () => LATER,
   } as unknown as SurveyStore
+  let flushed = 0
   const janitor = startSurveyJanitor({
     store,
+    reads: { record: async () => undefined, flush: async () => void flushed++ },
     now: () => LATER,
     everyMs: 3_600_000,
     keepAuditMs: 1_000 * DAY,
@@ -179,7 +183,12 @@ test('rounds of the survey janitor continue while batches are full, and report w
   })
   for (let round = 0; round < 3; round += 1) await janitor.run()
   await janitor.stop()
-  expect(told).toEqual([{ surveyEvents: 1003 }, { surveyEvents: 1 }])
+  expect(flushed).toBe(3)
+  expect(told).toEqual([
+    { surveyEvents: 1003, answers: 507 },
+    { surveyEvents: 1, answers: 0 },
+    { surveyEvents: 0, answers: 1 },
+  ])
   expect(bounds).toEqual(Array.from({ length: 5 }, () => ({ beforeMs: LATER - 1_000 * DAY, limit: 500 })))
 })
 

@@ -10,6 +10,7 @@ import { patient } from '../postgres/patient.js'
 import { migratedDatabase } from '../postgres/shared-cluster.js'
 import {
   AFTER_WRITE,
+  answersOf,
   ENDS_THE_TOKEN,
   eventsOf,
   fillSurveyStore,
@@ -124,9 +125,10 @@ describe('a survey store whose connection breaks', () => {
   test.each(surveyWrites)('reports an unknown outcome after the commit of $name', async (write) => {
     const opened = await openSurveys()
     await expectUnknown(opened, write)
-    const { text, ids, events } = AFTER_WRITE[write.name] ?? {}
+    const { text, ids, answers, events } = AFTER_WRITE[write.name] ?? {}
     expect(await textOf(opened.store)).toBe(text)
     expect(await idsOf(opened.store)).toEqual(ids)
+    expect(await answersOf(opened.store)).toEqual(answers)
     expect(await eventsOf(opened.store)).toEqual(events)
   })
 })

@@ -13,6 +13,7 @@ import type { TokenStore } from '../../services/token/store/token-store.js'
 import { dump, type FailingConnection, type Failpoint, type FailureCode, failing } from './failpoints.js'
 import {
   AFTER_WRITE,
+  answersOf,
   draft,
   ENDS_THE_TOKEN,
   eventsOf,
@@ -173,9 +174,10 @@ describe('a survey store whose database fails', () => {
     async (write) => {
       const store = await openSurveyStoreWithRows()
       await expectUnknown({ store, given: undefined }, write)
-      const { text, ids, events } = AFTER_WRITE[write.name] ?? {}
+      const { text, ids, answers, events } = AFTER_WRITE[write.name] ?? {}
       expect(await textOf(store)).toBe(text)
       expect(await idsOf(store)).toEqual(ids)
+      expect(await answersOf(store)).toEqual(answers)
       expect(await eventsOf(store)).toEqual(events)
     },
   )

@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest'
 import { Kept } from '../../services/storage/sqlite/kept.js'
 import { migrate, type Schema } from '../../services/storage/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
-import { eventReads, eventUpkeep } from '../../services/survey/store/sqlite/events.js'
+import { answerReads, answerUpkeep, answerWrites } from '../../services/survey/store/sqlite/answers.js'
+import { eventReads, eventRecorder, eventUpkeep, readRecorder } from '../../services/survey/store/sqlite/events.js'
 import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
@@ -59,7 +60,12 @@ function surveyStatements(): ReturnType<typeof recording> {
   const recorded = recording(surveySchema)
   const kept = new Kept<object>(recorded.plain, 0)
   surveyStoreReads(recorded.db, kept)
-  surveyStoreWrites(recorded.db, kept)
+  const record = eventRecorder(recorded.db)
+  surveyStoreWrites(recorded.db, kept, record)
+  answerReads(recorded.db)
+  answerWrites(recorded.db, record)
+  answerUpkeep(recorded.db)
+  readRecorder(recorded.db)
   eventReads(recorded.db)
   eventUpkeep(recorded.db)
   return recorded

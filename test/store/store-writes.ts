@@ -108,7 +108,10 @@ export const draft = (surveyId: number, title: string) => ({
 /** Survey 7, whose text is `a`. */
 export async function fillSurveyStore(store: SurveyStore): Promise<void> {
   await store.putSurveys('ann', [draft(7, 'a')], NOW, byOperator)
+  await store.putAnswers(7, [answer, answer], NOW, byOperator)
 }
+
+const answer = { answerId: 0, endSeconds: 7, document: Buffer.from('answer') }
 
 export const surveyWrites: readonly Write<SurveyStore, unknown>[] = [
   {
@@ -120,23 +123,37 @@ export const surveyWrites: readonly Write<SurveyStore, unknown>[] = [
     run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW, byOperator),
   },
   { name: 'deleteSurveys', run: (store) => store.deleteSurveys([7], NOW, byOperator) },
+  { name: 'putAnswers', run: (store) => store.putAnswers(7, [answer], NOW, byOperator) },
+  { name: 'deleteAnswers', run: (store) => store.deleteAnswers(7, [2], NOW, byOperator) },
+  { name: 'deleteAnswers of all', run: (store) => store.deleteAnswers(7, undefined, NOW, byOperator) },
   { name: 'removeEvents', run: (store) => store.removeEvents({ beforeMs: NOW + 1, limit: 500 }) },
 ]
 
 interface AfterWrite {
   readonly text: string
   readonly ids: readonly number[]
+  readonly answers: readonly number[] | undefined
   readonly events: readonly string[]
 }
 
-const FILLED = 'created 7'
+/** What filling a store writes. */
+export const FILLED_EVENTS = ['created 7', 'answers.imported 7']
+const FILLED = { text: 'a', ids: [7], answers: [1, 2], events: FILLED_EVENTS }
 
-/** The state after each write: the text of survey 7, the ids of all surveys, and the events from the oldest on. */
+/** The state after each write: the text of survey 7, the ids of all surveys and of its answers, and the events from the oldest on. */
 export const AFTER_WRITE: Readonly<Record<string, AfterWrite>> = {
-  'putSurveys of new ones': { text: 'a', ids: [7, 8, 9], events: [FILLED, 'created 8', 'created 9'] },
-  'putSurveys of an existing and a new one': { text: 'b', ids: [7, 8], events: [FILLED, 'replaced 7', 'created 8'] },
-  deleteSurveys: { text: '', ids: [], events: [FILLED, 'deleted 7'] },
-  removeEvents: { text: 'a', ids: [7], events: [] },
+  'putSurveys of new ones': { ...FILLED, ids: [7, 8, 9], events: [...FILLED_EVENTS, 'created 8', 'created 9'] },
+  'putSurveys of an existing and a new one': {
+    ...FILLED,
+    text: 'b',
+    ids: [7, 8],
+    events: [...FILLED_EVENTS, 'replaced 7', 'created 8'],
+  },
+  deleteSurveys: { text: '', ids: [], answers: undefined, events: [...FILLED_EVENTS, 'deleted 7'] },
+  putAnswers: { ...FILLED, answers: [1, 2, 3], events: [...FILLED_EVENTS, 'answers.imported 7'] },
+  deleteAnswers: { ...FILLED, answers: [1], events: [...FILLED_EVENTS, 'answers.deleted 7'] },
+  'deleteAnswers of all': { ...FILLED, answers: [], events: [...FILLED_EVENTS, 'answers.deleted 7'] },
+  removeEvents: { ...FILLED, events: [] },
 }
 
 /** The text of survey 7. */
@@ -151,8 +168,21 @@ export async function idsOf(store: SurveyStore): Promise<number[]> {
   return rows.map(({ surveyId }) => surveyId)
 }
 
+/** The ids of the answers to survey 7, however they are read and counted. */
+export async function answersOf(store: SurveyStore): Promise<number[] | undefined> {
+  const page = { afterId: 0, limit: 9, maxBytes: 1e6 }
+  const interval = { since: 0, until: 9_999 }
+  const [all, ended] = [
+    await store.listAnswers({ surveyId: 7 }, page),
+    await store.listAnswers({ surveyId: 7 }, { ...page, interval }),
+  ]
+  if (JSON.stringify(all) !== JSON.stringify(ended)) throw new Error('answers are not found as they are counted')
+  if (all && all.total !== all.rows.length) throw new Error(`${all.rows.length} answers are listed of ${all.total}`)
+  return all?.rows.map(({ answerId }) => answerId)
+}
+
 /** Events from the oldest on, for example `created 7`. */
 export async function eventsOf(store: SurveyStore): Promise<string[]> {
   const { rows } = await store.listEvents({}, { limit: 9, after: undefined })
-  return rows.map(({ kind, surveyId }) => `${kind.slice('survey.'.length)} ${surveyId}`).reverse()
+  return rows.map(({ kind, surveyId }) => `${kind.replace(/^survey\./, '')} ${surveyId}`).reverse()
 }

@@ -1,6 +1,7 @@
 // What survey-store.ts promises, one check per promise. Every adapter of SurveyStore must pass them all.
 import { expect } from 'vitest'
 import { type SurveyDraft, type SurveyStore, surveyHash } from '../../services/survey/store/survey-store.js'
+import { answerStoreChecks } from './answer-store-conformance.js'
 import { type Check, describeConformance } from './conformance.js'
 import { allPages, byOperator, saidOf } from './token-store-verbs.js'
 
@@ -267,6 +268,9 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
         kind: 'survey.created',
         surveyId: 7,
         ownerUserId: 'bob',
+        appid: '',
+        firstAnswerId: 0,
+        lastAnswerId: 0,
       })
       const told = rows.map((row) =>
         [row.atMs - NOW, row.kind.slice(7), row.surveyId, row.ownerUserId, row.actor].join(' '),
@@ -327,6 +331,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       expect(await store.findSurvey(7)).toBeDefined()
     },
   },
+  ...answerStoreChecks,
   {
     title: 'ping fulfils while the database answers',
     run: (store) => store.ping(),

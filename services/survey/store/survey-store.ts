@@ -6,6 +6,8 @@ import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
 import type { Page, PageOf } from '../../storage/page.js'
 import { StoreRefused } from '../../storage/store-refused.js'
+import type { AnswerStore } from './answer-store.js'
+import type { SurveyEventRow } from './survey-event.js'
 
 export interface SurveyRow {
   readonly surveyId: number
@@ -77,23 +79,10 @@ export interface ExportPage {
   readonly maxBytes: number
 }
 
-/** What is audited about surveys. A new kind needs a line in docs/operators/access.md. */
-export const SURVEY_EVENT_KINDS = ['survey.created', 'survey.replaced', 'survey.deleted'] as const
-export type SurveyEventKind = (typeof SURVEY_EVENT_KINDS)[number]
-
-export interface SurveyEventRow extends Pick<Cause, 'actor' | 'actorId' | 'actorSource' | 'requestId'> {
-  readonly eventId: string
-  readonly atMs: number
-  readonly kind: SurveyEventKind
-  readonly surveyId: number
-  /** The former owner, if it was deleted. */
-  readonly ownerUserId: string
-}
-
 /** The owner of a deleted survey. Its emptied row stays, so that its id is not given out again. */
 export const NOBODY = ''
 
-export interface SurveyStore extends CleanUps {
+export interface SurveyStore extends AnswerStore, CleanUps {
   findSurvey(surveyId: number): Promise<SurveyRow | undefined>
   listSurveys(ownerUserId: string, window: Window): Promise<SurveyList>
   /**
@@ -110,8 +99,8 @@ export interface SurveyStore extends CleanUps {
     | { readonly kind: 'id_taken'; readonly surveyId: number }
   >
   /**
-   * Deletes all or none; surveys already deleted, of which `alreadyDeleted` is the number, stay deleted. `not_found`: no survey
-   * ever had the named id. One event for each survey that existed.
+   * Deletes all or none, with their answers; surveys already deleted, of which `alreadyDeleted` is the number, stay deleted.
+   * `not_found`: no survey ever had the named id. One event for each survey that existed.
    */
   deleteSurveys(
     surveyIds: readonly number[],

@@ -2,6 +2,7 @@
 import { cleanUps } from '../../../storage/postgres/clean-ups.js'
 import type { PoolOptions } from '../../../storage/postgres/pool.js'
 import { openDatabase, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
+import type { SurveyHappening } from '../survey-event.js'
 import {
   higherId,
   NOBODY,
@@ -12,7 +13,8 @@ import {
   type SurveySummaryRow,
   surveyHash,
 } from '../survey-store.js'
-import { Audit, createEventMethods, type SurveyHappening } from './events.js'
+import { createAnswerMethods } from './answers.js'
+import { Audit, createEventMethods } from './events.js'
 import { surveySchema } from './schema.js'
 
 const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", hash, document'
@@ -65,6 +67,10 @@ const emptySurveys: Statement = {
   text: `
     UPDATE surveys SET owner_user_id = '${NOBODY}', hash = '', title = '', state = 0, document = ''
     WHERE survey_id = ANY ($1::bigint[])`,
+}
+const forsakeAnswers: Statement = {
+  name: 'forsake_answers',
+  text: 'UPDATE answer_sets SET survey_id = NULL WHERE survey_id = ANY ($1::bigint[])',
 }
 const setHighestId: Statement = {
   name: 'set_highest_id',
@@ -155,7 +161,9 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
         const missing = surveyIds.find((surveyId) => !owners.has(surveyId))
         if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
         const there = [...owners].filter(([, ownerUserId]) => ownerUserId !== NOBODY)
-        transaction.write(emptySurveys, [there.map(([surveyId]) => surveyId)])
+        const ids = there.map(([surveyId]) => surveyId)
+        transaction.write(emptySurveys, [ids])
+        transaction.write(forsakeAnswers, [ids])
         const happened = there.map(([surveyId, ownerUserId]): SurveyHappening => {
           return { kind: 'survey.deleted', surveyId, ownerUserId }
         })
@@ -176,6 +184,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
         : database.read<OwnedSummaryRow>(summariesOfOwner, [afterId, limit, ownerUserId])
     },
 
+    ...createAnswerMethods(database, audit),
     ...createEventMethods(database),
     ...cleanUps(database, 'survey'),
 

@@ -2,26 +2,36 @@ import type { Cause } from '../../../storage/cause.js'
 import { eventIds, firstIdAt } from '../../../storage/event-ids.js'
 import { cutPage, eventIdBefore, type Page, type PageOf } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
-import type { SurveyEventKind, SurveyEventRow, SurveyStore } from '../survey-store.js'
+import { type AnswersRead, readEvent, type SurveyEventRow, type SurveyHappening } from '../survey-event.js'
+import type { SurveyStore } from '../survey-store.js'
 
 /** Writes an event inside the transaction in progress. */
-export type RecordEvent = (
-  kind: SurveyEventKind,
-  survey: { readonly surveyId: number; readonly ownerUserId: string },
-  now: number,
-  cause: Cause,
-) => void
+export type RecordEvent = (happening: SurveyHappening, now: number, cause: Cause) => void
+
+const INSERT = `
+  INSERT INTO survey_events (event_id, at_ms, kind, actor, actor_id, actor_source, request_id, survey_id, owner_user_id,
+    appid, first_answer_id, last_answer_id)
+  VALUES (:eventId, :atMs, :kind, :actor, :actorId, :actorSource, :requestId, :surveyId, :ownerUserId,
+    :appid, :firstAnswerId, :lastAnswerId)`
 
 export function eventRecorder(db: Connection): RecordEvent {
   const newEventId = eventIds()
-  const insert = db.prepare<[SurveyEventRow]>(
-    `INSERT INTO survey_events (event_id, at_ms, kind, actor, actor_id, actor_source, request_id, survey_id, owner_user_id)
-     VALUES (:eventId, :atMs, :kind, :actor, :actorId, :actorSource, :requestId, :surveyId, :ownerUserId)`,
-  )
-  return (kind, { surveyId, ownerUserId }, now, { actor, actorId, actorSource, requestId }) => {
+  const insert = db.prepare<[SurveyEventRow]>(INSERT)
+  return (happening, now, { actor, actorId, actorSource, requestId }) => {
     const by = { actor, actorId, actorSource, requestId }
-    insert.run({ eventId: newEventId(now), atMs: now, kind, ...by, surveyId, ownerUserId })
+    const about = { appid: '', firstAnswerId: 0, lastAnswerId: 0, ...happening }
+    insert.run({ eventId: newEventId(now), atMs: now, ...by, ...about })
   }
+}
+
+/** Writes that an app read answers, or widens the ids of what is written about that hour. */
+export function readRecorder(db: Connection): (read: AnswersRead) => void {
+  const upsert = db.prepare<[SurveyEventRow]>(
+    // Primary key.
+    `${INSERT} ON CONFLICT (event_id) DO UPDATE SET first_answer_id = min(first_answer_id, excluded.first_answer_id),
+       last_answer_id = max(last_answer_id, excluded.last_answer_id)`,
+  )
+  return (read) => void upsert.run(readEvent(read))
 }
 
 interface Listing {
@@ -36,7 +46,7 @@ export function eventReads(db: Connection) {
     db.prepare<[Listing], SurveyEventRow>(
       // Primary key, or the index of the survey's or the owner's events; backwards.
       `SELECT event_id AS eventId, at_ms AS atMs, kind, actor, actor_id AS actorId, actor_source AS actorSource, request_id AS requestId, survey_id AS surveyId,
-         owner_user_id AS ownerUserId
+         owner_user_id AS ownerUserId, appid, first_answer_id AS firstAnswerId, last_answer_id AS lastAnswerId
        FROM survey_events WHERE event_id < :before ${conditions} ORDER BY event_id DESC LIMIT :limit`,
     )
   const listAll = listing('')

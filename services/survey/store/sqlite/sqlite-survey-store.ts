@@ -5,7 +5,8 @@ import { Kept } from '../../../storage/sqlite/kept.js'
 import { migrate } from '../../../storage/sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../storage/sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
-import { eventReads, eventUpkeep } from './events.js'
+import { answerReads, answerUpkeep, answerWrites } from './answers.js'
+import { eventReads, eventRecorder, eventUpkeep, readRecorder } from './events.js'
 import { MAX_KEPT_BYTES } from './kept-sizes.js'
 import { surveyStoreReads } from './reads.js'
 import { surveySchema } from './schema.js'
@@ -33,7 +34,11 @@ export function openSqliteSurveyStore(options: {
 export function createSqliteSurveyStore(db: Connection, writer: GroupCommit): SurveyStore {
   const kept = new Kept<object>(db, MAX_KEPT_BYTES)
   const reads = surveyStoreReads(db, kept)
-  const writes = surveyStoreWrites(db, kept)
+  const record = eventRecorder(db) // one, so that its events are in their order
+  const writes = surveyStoreWrites(db, kept, record)
+  const { listAnswers, findAnswer } = answerReads(db)
+  const { putAnswers, deleteAnswers } = answerWrites(db, record)
+  const { removeAnswers, respondentKey } = answerUpkeep(db)
   const { listEvents } = eventReads(db)
   const { removeEvents } = eventUpkeep(db)
   return {
@@ -43,6 +48,13 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit): Su
     deleteSurveys: causedWriting(writer, writes.deleteSurveys),
     exportSurveys: reading(db, reads.exportSurveys),
     exportSummaries: reading(db, reads.exportSummaries),
+    listAnswers: reading(db, listAnswers),
+    findAnswer: reading(db, findAnswer),
+    putAnswers: causedWriting(writer, putAnswers),
+    deleteAnswers: causedWriting(writer, deleteAnswers),
+    removeAnswers: writing(writer, removeAnswers),
+    recordAnswersRead: writing(writer, readRecorder(db)),
+    respondentKey: writing(writer, respondentKey),
     listEvents: reading(db, listEvents),
     removeEvents: writing(writer, removeEvents),
     ...cleanUps(db, writer),

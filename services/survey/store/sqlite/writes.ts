@@ -11,13 +11,13 @@ import {
   type SurveySummaryRow,
   surveyHash,
 } from '../survey-store.js'
-import { eventRecorder } from './events.js'
+import type { RecordEvent } from './events.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
 type DeleteResult = Awaited<ReturnType<SurveyStore['deleteSurveys']>>
 
 /** Every write of the survey store over one connection, its statements prepared: each runs inside a transaction. */
-export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forgetAll'>) {
+export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forgetAll'>, record: RecordEvent) {
   const findOwner = db.prepare<[number], { ownerUserId: string }>(
     // Primary key.
     'SELECT owner_user_id AS ownerUserId FROM surveys WHERE survey_id = ?',
@@ -39,7 +39,10 @@ export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forg
      WHERE survey_id = ?`,
   )
 
-  const record = eventRecorder(db)
+  const forsake = db.prepare<[number]>(
+    // Index of survey_id.
+    'UPDATE answer_sets SET survey_id = NULL WHERE survey_id = ?',
+  )
 
   return {
     putSurveys(ownerUserId: string, drafts: readonly SurveyDraft[], now: number, cause: Cause): PutResult {
@@ -56,7 +59,11 @@ export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forg
         highestId = higherId(highestId, surveyId)
         const row = { surveyId, hash: draft.hash || surveyHash(surveyId), title: draft.title, state: draft.state }
         put.run({ ...row, document: draft.document, ownerUserId })
-        record(replaced.has(surveyId) ? 'survey.replaced' : 'survey.created', { surveyId, ownerUserId }, now, cause)
+        record(
+          { kind: replaced.has(surveyId) ? 'survey.replaced' : 'survey.created', surveyId, ownerUserId },
+          now,
+          cause,
+        )
         return row
       })
       return { kind: 'stored', rows }
@@ -71,7 +78,8 @@ export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forg
       const there = [...owners].filter(([, ownerUserId]) => ownerUserId !== NOBODY)
       for (const [surveyId, ownerUserId = NOBODY] of there) {
         empty.run(surveyId)
-        record('survey.deleted', { surveyId, ownerUserId }, now, cause)
+        forsake.run(surveyId)
+        record({ kind: 'survey.deleted', surveyId, ownerUserId }, now, cause)
       }
       return { kind: 'deleted', alreadyDeleted: owners.size - there.length }
     },
