@@ -3,6 +3,7 @@ import { defineConfig } from 'vitest/config'
 /** The black-box suites whose answers depend on which process is asked, or on the database. The others test the gateway alone. */
 const acrossProcesses = [
   'account',
+  'answers',
   'app-face',
   'authorization-page',
   'codes',

@@ -24,7 +24,7 @@ import { breakOff } from './query.js'
 import { RouteRates } from './rates/route-rates.js'
 import { startSharing } from './rates/sharing.js'
 import { GatewayRequest, type HeaderFacts, pathOf } from './request.js'
-import { findResource, NO_ROUTE, pathParameterOf, type Resource } from './routes.js'
+import { findResource, NO_ROUTE, pathParametersOf, type Resource } from './routes.js'
 import { isFromProxy, sourceOf } from './source.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
@@ -155,7 +155,7 @@ class Gateway {
       checkRequest(incoming, request.headerFacts)
       if (request.body) await request.body // first, so that a client that sends it slowly takes no slot
       if (!route) throw noRoute(resource)
-      request.pathParameter = pathParameterOf(request.path, route)
+      request.pathParameters = pathParametersOf(request.path, route)
       appid = request.claimedAppid()
       if (appid !== undefined) this.#rates?.admitApp(appid, route, now())
       if (this.#inFlight[kind] >= this.#options.limits.maxInFlight) {

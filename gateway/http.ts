@@ -44,7 +44,7 @@ export interface Route {
   /** Name in logs, metrics and limits, for example `access_token`. */
   readonly name: string
   readonly method: 'GET' | 'POST'
-  /** Exact path, in which one non-empty segment may be written as `:id`. */
+  /** Exact path, in which segments that are not empty may be written as `:id`. */
   readonly path: string
   /** `api` answers failures with the envelope, `page` with an HTML page. */
   readonly kind: 'api' | 'page'

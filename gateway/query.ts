@@ -108,6 +108,24 @@ export function parsePositiveInteger(text: string): number | undefined {
   return /^[1-9]\d*$/.test(text) ? Number(text) : undefined
 }
 
+/** In a path, 1 to 2^53-1, so that it is exact in JSON everywhere (decisions 27). @throws Problem */
+export function readId(name: string, text = ''): number {
+  const id = parsePositiveInteger(text)
+  if (id === undefined || id > Number.MAX_SAFE_INTEGER) {
+    throw invalidArgument(`${name} must be an integer from 1 to ${Number.MAX_SAFE_INTEGER}`)
+  }
+  return id
+}
+
+/** A number from 1; `fallback` when absent or empty, `max` when larger. @throws Problem for anything else. */
+export function readCount(query: Params, name: string, fallback: number, max: number): number {
+  const text = query.optional(name, Number.POSITIVE_INFINITY) // the URL's length bounds it
+  if (text === '') return fallback
+  const count = parsePositiveInteger(text)
+  if (count === undefined) throw invalidArgument(`${name} must be an integer from 1`)
+  return Math.min(count, max)
+}
+
 const FORM_TYPE = 'application/x-www-form-urlencoded'
 
 /** The parameters of a form. @throws Problem when of another type, or malformed. */

@@ -31,8 +31,8 @@ export class GatewayRequest {
   readonly method: string
   /** As sent, without the query; of an absolute-form target, without scheme and host. */
   readonly path: string
-  /** The path segment that is the parameter of its route, not decoded; empty for other routes. Set when the route is known. */
-  pathParameter = ''
+  /** The path segments that are the parameters of its route, not decoded. Set when the route is known. */
+  pathParameters: readonly string[] = []
   /** W3C trace context: that of our span, or a trusted proxy's; empty if there is none. */
   traceparent = ''
   readonly #incoming: IncomingMessage

@@ -1,4 +1,5 @@
 // Everything the gateway serves, and what serves a path.
+import { answerRoute, answersRoute } from './api/answers.js'
 import { accessTokenRoute } from './api/exchange.js'
 import { providerLogoutRoute } from './api/provider-logout.js'
 import { refreshTokenRoute } from './api/refresh.js'
@@ -8,7 +9,7 @@ import { userRoute } from './api/user.js'
 import type { Route } from './http.js'
 import { pageRoutes } from './pages/page-routes.js'
 
-/** The endpoints of spec 4.2 to 4.5; the last is another path of the one before. */
+/** The endpoints of spec 4.2 to 4.5, of which the detail has another path, and those of answers. */
 export const apiRoutes: readonly Route[] = [
   accessTokenRoute,
   refreshTokenRoute,
@@ -16,6 +17,8 @@ export const apiRoutes: readonly Route[] = [
   surveysRoute,
   surveyRoute,
   legacySurveyRoute,
+  answersRoute,
+  answerRoute,
 ]
 
 export const routes: readonly Route[] = [...apiRoutes, providerLogoutRoute, ...pageRoutes]
@@ -35,25 +38,24 @@ export interface Resource {
 
 const paths = [...new Set(routes.map(({ path }) => path))]
 const resources = new Map(paths.map((path) => [path, resourceAt(path)]))
-const patterns = [...resources].flatMap(([path, resource]) => (path.includes(PARAMETER) ? [{ path, resource }] : []))
+/** Of the paths with parameters: a segment that is not empty in place of each. */
+const patterns = new Map(
+  paths
+    .filter((path) => path.includes(PARAMETER))
+    .map((path) => [path, new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(PARAMETER, '([^/]+)')}$`)]),
+)
 
 /** What serves a path. Paths match byte for byte: nothing is decoded, merged, lower-cased or cut off. */
 export function findResource(path: string): Resource | undefined {
-  return resources.get(path) ?? patterns.find((pattern) => parameterIn(path, pattern.path) !== '')?.resource
+  const known = resources.get(path)
+  if (known) return known
+  for (const [of, pattern] of patterns) if (pattern.test(path)) return resources.get(of)
+  return undefined
 }
 
-/** The parameter of a path that matched `route`; empty for a route without one. */
-export function pathParameterOf(path: string, route: Route): string {
-  return parameterIn(path, route.path)
-}
-
-/** The segment of `path` where `pattern` has its parameter; empty when they do not match. */
-function parameterIn(path: string, pattern: string): string {
-  const at = pattern.indexOf(PARAMETER)
-  const [before, after] = [pattern.slice(0, at), pattern.slice(at + PARAMETER.length)]
-  if (at === -1 || !path.startsWith(before) || !path.endsWith(after)) return ''
-  const segment = path.slice(before.length, path.length - after.length)
-  return segment.includes('/') ? '' : segment
+/** The parameters of a path that matched `route`, in their order. */
+export function pathParametersOf(path: string, route: Route): readonly string[] {
+  return patterns.get(route.path)?.exec(path)?.slice(1) ?? []
 }
 
 function resourceAt(path: string): Resource {

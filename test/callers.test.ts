@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
@@ -17,6 +18,8 @@ import { clientOf, createDirectDoor } from '../services/rpc/client.js'
 import { Dispatcher } from '../services/rpc/dispatcher.js'
 import { identifyByName, ownName, parseCallers } from '../services/rpc/identity.js'
 import { reasonIn } from '../services/rpc/service-error.js'
+import { createReadRecorder } from '../services/survey/read-recorder.js'
+import { createRespondents } from '../services/survey/respondents.js'
 import { openSqliteSurveyStore } from '../services/survey/store/sqlite/sqlite-survey-store.js'
 import { createSurveyHandlers } from '../services/survey/survey-service.js'
 
@@ -52,6 +55,11 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'SurveyService.ImportSurveys': ['survey_writer', 'operator'],
   'SurveyService.DeleteSurveys': ['survey_writer', 'operator'],
   'SurveyService.ExportSurveys': ['survey_writer', 'operator'],
+  'SurveyService.ListAnswers': ['gateway', 'verifier'],
+  'SurveyService.GetAnswer': ['gateway', 'verifier'],
+  'SurveyService.ImportAnswers': ['survey_writer', 'operator'],
+  'SurveyService.ExportAnswers': ['survey_writer', 'operator'],
+  'SurveyService.DeleteAnswers': ['survey_writer', 'operator'],
   'SurveyService.ListSurveyEvents': ['operator'],
   'SurveyProvider.GetProviderInfo': ['survey', 'operator'],
   'SurveyProvider.ListSurveys': ['survey', 'operator'],
@@ -142,7 +150,16 @@ test.each([
   const token = clientOf(TokenService, createDirectDoor(dispatcher, 'survey'))
   const store = openSqliteSurveyStore({ file: ':memory:' })
   onTestFinished(() => store.close())
-  dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: Date.now }))
+  dispatcher.register(
+    SurveyService,
+    createSurveyHandlers({
+      store,
+      token,
+      respondents: createRespondents(store, randomBytes),
+      reads: createReadRecorder(store),
+      now: Date.now,
+    }),
+  )
   const survey = clientOf(SurveyService, createDirectDoor(dispatcher, caller))
   await survey.importSurveys({ ownerUserId: 'user_ann', surveys: [{ id: 7n, title: 'a' }] })
   await survey.deleteSurveys({ surveyIds: [7n] })

@@ -19,7 +19,7 @@ function* nodes(node: unknown, pointer = ''): Generator<{ pointer: string; node:
 describe('docs/api/openapi.yaml', () => {
   test('is OpenAPI 3.1 and describes exactly the routes of the API', () => {
     expect(openapi.document.openapi).toMatch(/^3\.1\./)
-    const documented = openapi.paths.map((path) => path.replace(/\{[^}]+\}/, ':id'))
+    const documented = openapi.paths.map((path) => path.replace(/\{[^}]+\}/g, ':id'))
     expect(documented.filter((path) => path.startsWith('/api/')).sort()).toEqual(
       apiRoutes.map(({ path }) => path).sort(),
     )

@@ -50,11 +50,12 @@ async function listEvents({ username = '', appid = '', since, limit, json }: Lis
       }),
     ]
     if (!survey) message('listing without surveys: there are none here; if they are elsewhere, set SURVEY_SERVICE_URL')
-    if (survey && appid === '') {
+    if (survey) {
       const ownerUserId = await userIdOf({ admin }, username)
       const trail = pagesOf(async (pageToken) => {
         const { events, nextPageToken } = await survey.listSurveyEvents({ ownerUserId, pageSize: PAGE_SIZE, pageToken })
-        return { rows: events.map(ofSurveys), nextPageToken }
+        const concerned = events.filter((event) => appid === '' || event.appid === appid)
+        return { rows: concerned.map(ofSurveys), nextPageToken }
       })
       trails.push(trail)
     }
@@ -127,12 +128,12 @@ function ofTokens(event: AuditEvent) {
 function ofSurveys(event: SurveyEvent): Event {
   return {
     ...whatHappened(event),
-    appid: '',
+    appid: event.appid,
     user_id: event.ownerUserId,
     grant_id: '',
     survey_id: Number(event.surveyId),
     request_id: event.requestId,
-    note: '',
+    note: event.lastAnswerId === 0n ? '' : `answers ${event.firstAnswerId} to ${event.lastAnswerId}`,
   }
 }
 

@@ -6,6 +6,8 @@ import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startJanitor } from '../../services/survey/janitor.js'
 import { createProviderHandlers } from '../../services/survey/provider-service.js'
+import { createReadRecorder } from '../../services/survey/read-recorder.js'
+import { createRespondents } from '../../services/survey/respondents.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
 import { packageVersion } from '../package-root.js'
@@ -23,15 +25,20 @@ export async function openSurveyPart(
   observers: Observers,
 ): Promise<StorePart> {
   const store = await openSurveyStore(config, observers.onCommit)
+  const reads = createReadRecorder(store)
+  const respondents = createRespondents(store, clock.randomBytes)
   dispatcher
-    .register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
+    .register(SurveyService, createSurveyHandlers({ store, token, respondents, reads, now: clock.now }))
     .register(SurveyProvider, createProviderHandlers({ store }, packageVersion()))
   return {
     startJanitor: () => {
       const observer = observers.janitor('survey')
-      return begun(startJanitor({ ...observer, ...janitorTimes(config), ...clock, store }), observer.onError)
+      return begun(startJanitor({ ...observer, ...janitorTimes(config), ...clock, store, reads }), observer.onError)
     },
     absent: () => absentUnless('survey database', store.ping()),
-    close: () => store.close(),
+    async close() {
+      await reads.flush().catch(() => undefined) // ids only: the events are written
+      await store.close()
+    },
   }
 }

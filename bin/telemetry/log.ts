@@ -14,7 +14,7 @@ import { escaped, harmlessLines } from '../output.js'
 import { openStderr, type Stderr } from './stderr.js'
 
 /** Number of rows by table, of either database. */
-export type RemovedRows = Readonly<Partial<Record<keyof Removed | 'surveyEvents', number>>>
+export type RemovedRows = Readonly<Partial<Record<keyof Removed | 'surveyEvents' | 'answers', number>>>
 
 export interface Log {
   request(record: RequestRecord): void

@@ -20,7 +20,7 @@ export const providerLogoutRoute: Route = {
 async function endSessions(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   try {
     const logoutToken = (await request.form()).required('logout_token', MAX_LOGOUT_TOKEN_LENGTH)
-    await deps.account.endProviderSessions({ provider: request.pathParameter, logoutToken }, request.rpc)
+    await deps.account.endProviderSessions({ provider: request.pathParameters[0] ?? '', logoutToken }, request.rpc)
     return { status: 200, headers: NO_STORE, body: '', outcome: 'ok' }
   } catch (error) {
     const { type, message, isOfHttp } = toProblem(error)

@@ -114,7 +114,7 @@ function subTitleToJson({ id, text, extra }: SubTitle): object {
 }
 
 /** 0 if unset. */
-function unixSeconds(time: Timestamp | undefined): number {
+export function unixSeconds(time: Timestamp | undefined): number {
   return Number(time?.seconds ?? 0)
 }
 

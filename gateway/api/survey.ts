@@ -1,7 +1,6 @@
 import { successBytes } from '../answer.js'
-import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
-import { MAX_ID_LENGTH, parsePositiveInteger } from '../query.js'
+import { MAX_ID_LENGTH, readId } from '../query.js'
 import { surveyBytes } from './survey-to-json.js'
 
 /** One survey in full (spec 4.5). An `openid` is checked if sent (decisions 28). */
@@ -15,7 +14,7 @@ export const surveyRoute: Route = {
     const appid = query.required('appid', MAX_ID_LENGTH)
     const accessToken = query.credential('access_token')
     const openid = query.optional('openid', MAX_ID_LENGTH)
-    const surveyId = readSurveyId(request.pathParameter)
+    const surveyId = readId('survey_id', request.pathParameters[0])
 
     const found = await deps.survey.getSurvey(
       {
@@ -34,12 +33,3 @@ export const surveyRoute: Route = {
 
 /** The same at the path that published clients of this dialect know (decisions 26). */
 export const legacySurveyRoute: Route = { ...surveyRoute, path: '/api/surveys/:id/legacy' }
-
-/** 1 to 2^53-1, so that it is exact in JSON everywhere (decisions 27). */
-function readSurveyId(text: string): number {
-  const id = parsePositiveInteger(text)
-  if (id === undefined || id > Number.MAX_SAFE_INTEGER) {
-    throw invalidArgument('survey_id must be an integer from 1 to 9007199254740991')
-  }
-  return id
-}

@@ -1,9 +1,8 @@
 import type { SurveySummary } from '../../gen/surveyauth/v1/survey_pb.js'
 import type { ListSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { jsonBytes, successBytes } from '../answer.js'
-import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
-import { MAX_ID_LENGTH, type Params, parsePositiveInteger } from '../query.js'
+import { MAX_ID_LENGTH, readCount } from '../query.js'
 import { jsonStates } from './survey-to-json.js'
 
 const DEFAULT_PER_PAGE = 20
@@ -56,13 +55,4 @@ function listBytes(found: ListSurveysResponse): string {
   const bytes = jsonBytes({ total: found.totalSize, list })
   lists.set(found.surveys, bytes)
   return bytes
-}
-
-/** A number from 1; `fallback` when absent or empty, `max` when larger. @throws Problem for anything else. */
-function readCount(query: Params, name: string, fallback: number, max: number): number {
-  const text = query.optional(name, Number.POSITIVE_INFINITY) // the URL's length bounds it
-  if (text === '') return fallback
-  const count = parsePositiveInteger(text)
-  if (count === undefined) throw invalidArgument(`${name} must be an integer from 1`)
-  return Math.min(count, max)
 }

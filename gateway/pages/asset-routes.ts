@@ -30,7 +30,7 @@ const appLogoRoute: Route = {
   path: `${APP_LOGOS}:id`,
   kind: 'page',
   async answer(request, { account }) {
-    const appid = request.pathParameter
+    const [appid = ''] = request.pathParameters
     try {
       if (appid.length > MAX_ID_LENGTH) throw noSuchLogo()
       const { contentType, logo } = await account.getAppLogo({ appid }, request.rpc)

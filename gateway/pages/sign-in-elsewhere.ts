@@ -119,7 +119,7 @@ function comeBackFromPlatform(request: GatewayRequest, deps: GatewayDeps): Promi
 
 function comeBackFromProvider(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return comeBack(request, deps, async (browser) => {
-    const brought = { provider: request.pathParameter, parameters: request.queryText }
+    const brought = { provider: request.pathParameters[0] ?? '', parameters: request.queryText }
     return deps.account.completeSignIn({ ...brought, ...browser }, await request.rpcForClient())
   })
 }

@@ -100,6 +100,11 @@ const survey: Row<typeof SurveyService> = {
   importSurveys: ['survey_writer', 'operator'],
   deleteSurveys: ['survey_writer', 'operator'],
   exportSurveys: ['survey_writer', 'operator'],
+  listAnswers: ['gateway', 'verifier'],
+  getAnswer: ['gateway', 'verifier'],
+  importAnswers: ['survey_writer', 'operator'],
+  exportAnswers: ['survey_writer', 'operator'],
+  deleteAnswers: ['survey_writer', 'operator'],
   listSurveyEvents: ['operator'],
 }
 

@@ -7,7 +7,7 @@ import type {
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { pageOf } from '../storage/page.js'
 import type { SurveyDeps } from './deps.js'
-import type { SurveyEventRow } from './store/survey-store.js'
+import type { SurveyEventRow } from './store/survey-event.js'
 
 /** The audit trail of surveys, newest first. */
 export function listSurveyEvents(deps: SurveyDeps) {
@@ -33,5 +33,8 @@ function toEvent(row: SurveyEventRow): MessageInitShape<typeof SurveyEventSchema
     requestId: row.requestId,
     surveyId: BigInt(row.surveyId),
     ownerUserId: row.ownerUserId,
+    appid: row.appid,
+    firstAnswerId: BigInt(row.firstAnswerId),
+    lastAnswerId: BigInt(row.lastAnswerId),
   }
 }

@@ -1,4 +1,5 @@
 import { create, fromBinary } from '@bufbuild/protobuf'
+import { type Answer, AnswerSchema } from '../../gen/surveyauth/v1/answer_pb.js'
 import {
   type Survey,
   SurveySchema,
@@ -6,8 +7,9 @@ import {
   SurveySummarySchema,
 } from '../../gen/surveyauth/v1/survey_pb.js'
 import { onceForEach } from './once-for-each.js'
+import type { AnswerRow } from './store/answer-store.js'
 import type { SurveyList, SurveyRow, SurveyStore, SurveySummaryRow } from './store/survey-store.js'
-import type { Surveys } from './surveys.js'
+import type { SurveyAnswers, Surveys } from './surveys.js'
 
 /** The surveys of our own database, which knows owners by `userId`. */
 export function storedSurveys(store: Pick<SurveyStore, 'findSurvey' | 'listSurveys'>): Surveys {
@@ -19,6 +21,20 @@ export function storedSurveys(store: Pick<SurveyStore, 'findSurvey' | 'listSurve
     async findSurvey({ userId }, surveyId) {
       const row = await store.findSurvey(surveyId)
       return row && row.ownerUserId === userId ? toSurvey(row) : undefined
+    },
+  }
+}
+
+/** The answers to them. */
+export function storedAnswers(store: Pick<SurveyStore, 'listAnswers' | 'findAnswer'>): SurveyAnswers {
+  return {
+    async listAnswers({ userId }, surveyId, page) {
+      const found = await store.listAnswers({ surveyId, ownerUserId: userId }, page)
+      return found && { answers: found.rows.map((row) => toAnswer(surveyId, row)), total: found.total }
+    },
+    async findAnswer({ userId }, surveyId, answerId) {
+      const row = await store.findAnswer({ surveyId, ownerUserId: userId }, answerId)
+      return row && toAnswer(surveyId, row)
     },
   }
 }
@@ -37,3 +53,10 @@ export const toSurvey = onceForEach(({ document, surveyId, hash }: SurveyRow): S
   survey.hash = hash
   return survey
 })
+
+export function toAnswer(surveyId: number, { answerId, document }: AnswerRow): Answer {
+  const answer = fromBinary(AnswerSchema, document)
+  answer.answerId = BigInt(answerId)
+  answer.surveyId = BigInt(surveyId)
+  return answer
+}

@@ -1,21 +1,36 @@
-// SurveyService: owns surveys, or asks the provider of a platform for them. Reads verify the access token with TokenService;
-// imports, deletions and exports are for operators and the services that write surveys. It knows nothing of HTTP, codes or sessions.
+// SurveyService: owns surveys and the answers to them, or asks the provider of a platform for surveys. Reads verify the access token
+// with TokenService; imports, deletions and exports are for operators and the services that write surveys. It knows nothing of HTTP,
+// codes or sessions.
 import { Code, ConnectError } from '@connectrpc/connect'
-import type { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import type { Handlers } from '../rpc/dispatcher.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { GetAnswerRequest, ListAnswersRequest, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { Permission } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Call, Handlers } from '../rpc/dispatcher.js'
+import { ServiceError } from '../rpc/service-error.js'
+import { deleteAnswers } from './delete-answers.js'
 import { deleteSurveys } from './delete-surveys.js'
-import type { ReadDeps, SurveyDeps } from './deps.js'
+import type { AnswerDeps, ReadDeps, SurveyDeps } from './deps.js'
+import { exportAnswers } from './export-answers.js'
 import { exportSurveys } from './export-surveys.js'
 import { getSurvey } from './get-survey.js'
+import { importAnswers } from './import-answers.js'
 import { importSurveys } from './import-surveys.js'
+import { getAnswer, listAnswers } from './list-answers.js'
 import { listSurveyEvents } from './list-survey-events.js'
 import { listSurveys } from './list-surveys.js'
-import { storedSurveys } from './stored-surveys.js'
+import { storedAnswers, storedSurveys } from './stored-surveys.js'
+import { verify } from './verify.js'
 
 /** Over our own database. */
-export function createSurveyHandlers(deps: SurveyDeps & Pick<ReadDeps, 'token'>): Handlers<typeof SurveyService> {
+export function createSurveyHandlers(deps: SurveyDeps & Omit<AnswerDeps, 'answers'>): Handlers<typeof SurveyService> {
+  const answerDeps = { ...deps, answers: storedAnswers(deps.store) }
   return {
     ...reads({ surveys: storedSurveys(deps.store), token: deps.token }),
+    listAnswers: listAnswers(answerDeps),
+    getAnswer: getAnswer(answerDeps),
+    importAnswers: importAnswers(deps),
+    exportAnswers: exportAnswers(deps),
+    deleteAnswers: deleteAnswers(deps),
     importSurveys: importSurveys(deps),
     deleteSurveys: deleteSurveys(deps),
     exportSurveys: exportSurveys(deps),
@@ -28,8 +43,17 @@ export function createProvidedSurveyHandlers(deps: ReadDeps): Handlers<typeof Su
   const refuse = async () => {
     throw surveysAreElsewhere()
   }
+  const noAnswers = async (request: ListAnswersRequest | GetAnswerRequest, call: Call) => {
+    await verify(deps, request, call, Permission.READ_ANSWERS)
+    throw new ServiceError(ErrorReason.SURVEY_NOT_FOUND, 'answers are not read from the survey provider')
+  }
   return {
     ...reads(deps),
+    listAnswers: noAnswers,
+    getAnswer: noAnswers,
+    importAnswers: refuse,
+    exportAnswers: refuse,
+    deleteAnswers: refuse,
     importSurveys: refuse,
     deleteSurveys: refuse,
     exportSurveys: refuse,

@@ -33,7 +33,7 @@ const unreachable: ReadonlySet<Code> = new Set([
  * @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, ANSWERS_NOT_GRANTED, UNAVAILABLE
  */
 export async function verify(
-  deps: ReadDeps,
+  deps: Pick<ReadDeps, 'token'>,
   presented: Presented,
   call: Call,
   permission = Permission.UNSPECIFIED,

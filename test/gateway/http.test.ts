@@ -737,7 +737,7 @@ describe('rates', () => {
     const query = `appid=app&secret=s&code=c&grant_type=${grantType}&refresh_token=r&access_token=t&openid=o`
     return withGateway({ services, now: still, limits: limits(plenty, rate) }, async ({ url }) => {
       const statuses = []
-      for (let n = 0; n < 5; n++) statuses.push((await fetch(`${url}${path.replace(':id', '1')}?${query}`)).status)
+      for (let n = 0; n < 5; n++) statuses.push((await fetch(`${url}${path.replaceAll(':id', '1')}?${query}`)).status)
       return statuses
     })
   }
@@ -801,7 +801,7 @@ describe('rates', () => {
     const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
     for (const route of routes) {
       await withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ url }) => {
-        const target = `${url}${route.path.replace(':id', '1')}`
+        const target = `${url}${route.path.replaceAll(':id', '1')}`
         const ask = async () => (await fetch(target, { method: route.method, redirect: 'manual' })).status
         const statuses = [await ask(), await ask()]
         expect({ route: route.name, isFirstRefused: statuses[0] === 429, second: statuses[1] }).toEqual({

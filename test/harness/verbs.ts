@@ -252,6 +252,10 @@ export class Verbs {
     return this.get(`/api/surveys/${id}`, { appid: app.appid, access_token: tokens.access_token, ...changed })
   }
 
+  answers(access: Pick<Access, 'app' | 'tokens'>, id: number | string, changed: Query = {}): Promise<Envelope> {
+    return this.survey(access, `${id}/answers`, changed)
+  }
+
   /** Writes bytes to a fresh connection. */
   raw(bytes: string | Buffer, silenceMs?: number): Promise<readonly Reply[]> {
     return sendRaw(this.url, bytes, silenceMs)

@@ -1,4 +1,5 @@
 // SurveyProvider as our own store answers it.
+import { randomBytes } from 'node:crypto'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
@@ -9,6 +10,8 @@ import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, createDirectDoor } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createProviderHandlers } from '../../services/survey/provider-service.js'
+import { createReadRecorder } from '../../services/survey/read-recorder.js'
+import { createRespondents } from '../../services/survey/respondents.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 
@@ -16,7 +19,16 @@ const store = openSqliteSurveyStore({ file: ':memory:' })
 const dispatcher = new Dispatcher({ mayCall, onCall: () => {}, onUnexpected: () => {} })
 const token = clientOf(TokenService, createDirectDoor(dispatcher, 'survey'))
 dispatcher
-  .register(SurveyService, createSurveyHandlers({ store, token, now: Date.now }))
+  .register(
+    SurveyService,
+    createSurveyHandlers({
+      store,
+      token,
+      respondents: createRespondents(store, randomBytes),
+      reads: createReadRecorder(store),
+      now: Date.now,
+    }),
+  )
   .register(SurveyProvider, createProviderHandlers({ store }, '1.2.3'))
 const provider = clientOf(SurveyProvider, createDirectDoor(dispatcher, 'survey'))
 const survey = clientOf(SurveyService, createDirectDoor(dispatcher, 'operator'))

@@ -9,6 +9,8 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Answer } from "./answer_pb.js";
+import { file_surveyauth_v1_answer } from "./answer_pb.js";
 import type { Survey, SurveySummary } from "./survey_pb.js";
 import { file_surveyauth_v1_survey } from "./survey_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -17,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/survey_service.proto.
  */
 export const file_surveyauth_v1_survey_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIosBChBHZXRTdXJ2ZXlSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KDGFjY2Vzc190b2tlbhgCIAEoCUIHukgEcgIQARIjCglzdXJ2ZXlfaWQYAyABKANCELpIDSILGP////////8PKAESGAoGb3BlbmlkGAQgASgJQgi6SAVyAxiAASJTChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMiuwEKEkxpc3RTdXJ2ZXlzUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIdCgxhY2Nlc3NfdG9rZW4YAiABKAlCB7pIBHICEAESGgoGb3BlbmlkGAMgASgJQgq6SAdyBRABGIABEhoKCXBhZ2Vfc2l6ZRgEIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAUgASgJQgi6SAVyAxiABBIVCgRza2lwGAYgASgFQge6SAQaAigAInEKE0xpc3RTdXJ2ZXlzUmVzcG9uc2USLQoHc3VydmV5cxgBIAMoCzIcLnN1cnZleWF1dGgudjEuU3VydmV5U3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBSJuChRJbXBvcnRTdXJ2ZXlzUmVxdWVzdBIhCg1vd25lcl91c2VyX2lkGAEgASgJQgq6SAdyBRABGIABEjMKB3N1cnZleXMYAiADKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleUILukgIkgEFCAEQ6AciRgoVSW1wb3J0U3VydmV5c1Jlc3BvbnNlEi0KB3N1cnZleXMYASADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkiRgoURGVsZXRlU3VydmV5c1JlcXVlc3QSLgoKc3VydmV5X2lkcxgBIAMoA0IaukgXkgEUCAEQ6AciDSILGP////////8PKAEiMAoVRGVsZXRlU3VydmV5c1Jlc3BvbnNlEhcKD2FscmVhZHlfZGVsZXRlZBgBIAEoBSLJAQoURXhwb3J0U3VydmV5c1JlcXVlc3QSHwoNb3duZXJfdXNlcl9pZBgBIAEoCUIIukgFcgMYgAESGgoJcGFnZV9zaXplGAIgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAEEjEKBHZpZXcYBCABKA4yGS5zdXJ2ZXlhdXRoLnYxLlN1cnZleVZpZXdCCLpIBYIBAhABEiMKCXN1cnZleV9pZBgFIAEoA0IQukgNIgsY/////////w8oACJdChVFeHBvcnRTdXJ2ZXlzUmVzcG9uc2USKwoHc3VydmV5cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuT3duZWRTdXJ2ZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpkBChdMaXN0U3VydmV5RXZlbnRzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIjCglzdXJ2ZXlfaWQYAiABKANCELpIDSILGP////////8PKAASGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEIl8KGExpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZRIqCgZldmVudHMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleUV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLTAQoLU3VydmV5RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSLwoLY3JlYXRlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAyABKAkSDQoFYWN0b3IYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIRCglzdXJ2ZXlfaWQYBiABKAMSFQoNb3duZXJfdXNlcl9pZBgHIAEoCRIQCghhY3Rvcl9pZBgIIAEoCRIUCgxhY3Rvcl9zb3VyY2UYCSABKAkiSwoLT3duZWRTdXJ2ZXkSFQoNb3duZXJfdXNlcl9pZBgBIAEoCRIlCgZzdXJ2ZXkYAiABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleSpWCgpTdXJ2ZXlWaWV3EhsKF1NVUlZFWV9WSUVXX1VOU1BFQ0lGSUVEEAASFQoRU1VSVkVZX1ZJRVdfQkFTSUMQARIUChBTVVJWRVlfVklFV19GVUxMEAIyxwQKDVN1cnZleVNlcnZpY2USUwoJR2V0U3VydmV5Eh8uc3VydmV5YXV0aC52MS5HZXRTdXJ2ZXlSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5HZXRTdXJ2ZXlSZXNwb25zZSIDkAICElkKC0xpc3RTdXJ2ZXlzEiEuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5c1JlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJaCg1JbXBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuSW1wb3J0U3VydmV5c1Jlc3BvbnNlEl8KDURlbGV0ZVN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5EZWxldGVTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJfCg1FeHBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuRXhwb3J0U3VydmV5c1Jlc3BvbnNlIgOQAgISaAoQTGlzdFN1cnZleUV2ZW50cxImLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleUV2ZW50c1JlcXVlc3QaJy5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZSIDkAICQh5QAVoac3VydmV5YXV0aC92MTtzdXJ2ZXlhdXRodjFiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp, file_surveyauth_v1_survey]);
+  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIosBChBHZXRTdXJ2ZXlSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KDGFjY2Vzc190b2tlbhgCIAEoCUIHukgEcgIQARIjCglzdXJ2ZXlfaWQYAyABKANCELpIDSILGP////////8PKAESGAoGb3BlbmlkGAQgASgJQgi6SAVyAxiAASJTChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMiuwEKEkxpc3RTdXJ2ZXlzUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIdCgxhY2Nlc3NfdG9rZW4YAiABKAlCB7pIBHICEAESGgoGb3BlbmlkGAMgASgJQgq6SAdyBRABGIABEhoKCXBhZ2Vfc2l6ZRgEIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAUgASgJQgi6SAVyAxiABBIVCgRza2lwGAYgASgFQge6SAQaAigAInEKE0xpc3RTdXJ2ZXlzUmVzcG9uc2USLQoHc3VydmV5cxgBIAMoCzIcLnN1cnZleWF1dGgudjEuU3VydmV5U3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBSJuChRJbXBvcnRTdXJ2ZXlzUmVxdWVzdBIhCg1vd25lcl91c2VyX2lkGAEgASgJQgq6SAdyBRABGIABEjMKB3N1cnZleXMYAiADKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleUILukgIkgEFCAEQ6AciRgoVSW1wb3J0U3VydmV5c1Jlc3BvbnNlEi0KB3N1cnZleXMYASADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkiRgoURGVsZXRlU3VydmV5c1JlcXVlc3QSLgoKc3VydmV5X2lkcxgBIAMoA0IaukgXkgEUCAEQ6AciDSILGP////////8PKAEiMAoVRGVsZXRlU3VydmV5c1Jlc3BvbnNlEhcKD2FscmVhZHlfZGVsZXRlZBgBIAEoBSLJAQoURXhwb3J0U3VydmV5c1JlcXVlc3QSHwoNb3duZXJfdXNlcl9pZBgBIAEoCUIIukgFcgMYgAESGgoJcGFnZV9zaXplGAIgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAEEjEKBHZpZXcYBCABKA4yGS5zdXJ2ZXlhdXRoLnYxLlN1cnZleVZpZXdCCLpIBYIBAhABEiMKCXN1cnZleV9pZBgFIAEoA0IQukgNIgsY/////////w8oACJdChVFeHBvcnRTdXJ2ZXlzUmVzcG9uc2USKwoHc3VydmV5cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuT3duZWRTdXJ2ZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpkBChdMaXN0U3VydmV5RXZlbnRzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIjCglzdXJ2ZXlfaWQYAiABKANCELpIDSILGP////////8PKAASGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEIl8KGExpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZRIqCgZldmVudHMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleUV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKTAgoLU3VydmV5RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSLwoLY3JlYXRlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAyABKAkSDQoFYWN0b3IYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIRCglzdXJ2ZXlfaWQYBiABKAMSFQoNb3duZXJfdXNlcl9pZBgHIAEoCRIQCghhY3Rvcl9pZBgIIAEoCRIUCgxhY3Rvcl9zb3VyY2UYCSABKAkSDQoFYXBwaWQYCiABKAkSFwoPZmlyc3RfYW5zd2VyX2lkGAsgASgDEhYKDmxhc3RfYW5zd2VyX2lkGAwgASgDIqoCChJMaXN0QW5zd2Vyc1JlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESHQoMYWNjZXNzX3Rva2VuGAIgASgJQge6SARyAhABEhgKBm9wZW5pZBgDIAEoCUIIukgFcgMYgAESIwoJc3VydmV5X2lkGAQgASgDQhC6SA0iCxj/////////DygBEikKD2FmdGVyX2Fuc3dlcl9pZBgFIAEoA0IQukgNIgsY/////////w8oABIaCglwYWdlX3NpemUYBiABKAVCB7pIBBoCKAASKQoFc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJRChNMaXN0QW5zd2Vyc1Jlc3BvbnNlEiYKB2Fuc3dlcnMYASADKAsyFS5zdXJ2ZXlhdXRoLnYxLkFuc3dlchISCgp0b3RhbF9zaXplGAIgASgDIrABChBHZXRBbnN3ZXJSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KDGFjY2Vzc190b2tlbhgCIAEoCUIHukgEcgIQARIYCgZvcGVuaWQYAyABKAlCCLpIBXIDGIABEiMKCXN1cnZleV9pZBgEIAEoA0IQukgNIgsY/////////w8oARIjCglhbnN3ZXJfaWQYBSABKANCELpIDSILGP////////8PKAEiOgoRR2V0QW5zd2VyUmVzcG9uc2USJQoGYW5zd2VyGAEgASgLMhUuc3VydmV5YXV0aC52MS5BbnN3ZXIicAoUSW1wb3J0QW5zd2Vyc1JlcXVlc3QSIwoJc3VydmV5X2lkGAEgASgDQhC6SA0iCxj/////////DygBEjMKB2Fuc3dlcnMYAiADKAsyFS5zdXJ2ZXlhdXRoLnYxLkFuc3dlckILukgIkgEFCAEQ6AciQwoVSW1wb3J0QW5zd2Vyc1Jlc3BvbnNlEhIKCmFuc3dlcl9pZHMYASADKAMSFgoOYWxyZWFkeV9zdG9yZWQYAiABKAUi2AEKFEV4cG9ydEFuc3dlcnNSZXF1ZXN0EiMKCXN1cnZleV9pZBgBIAEoA0IQukgNIgsY/////////w8oARIpCg9hZnRlcl9hbnN3ZXJfaWQYAiABKANCELpIDSILGP////////8PKAASGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUwoVRXhwb3J0QW5zd2Vyc1Jlc3BvbnNlEiYKB2Fuc3dlcnMYASADKAsyFS5zdXJ2ZXlhdXRoLnYxLkFuc3dlchISCgp0b3RhbF9zaXplGAIgASgDInYKFERlbGV0ZUFuc3dlcnNSZXF1ZXN0EiMKCXN1cnZleV9pZBgBIAEoA0IQukgNIgsY/////////w8oARIsCgphbnN3ZXJfaWRzGAIgAygDQhi6SBWSARIQ6AciDSILGP////////8PKAESCwoDYWxsGAMgASgIIkEKFURlbGV0ZUFuc3dlcnNSZXNwb25zZRIPCgdkZWxldGVkGAEgASgDEhcKD2FscmVhZHlfZGVsZXRlZBgCIAEoBSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KlYKClN1cnZleVZpZXcSGwoXU1VSVkVZX1ZJRVdfVU5TUEVDSUZJRUQQABIVChFTVVJWRVlfVklFV19CQVNJQxABEhQKEFNVUlZFWV9WSUVXX0ZVTEwQAjKVCAoNU3VydmV5U2VydmljZRJTCglHZXRTdXJ2ZXkSHy5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlc3BvbnNlIgOQAgISWQoLTGlzdFN1cnZleXMSIS5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXNwb25zZSIDkAICEloKDUltcG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVzcG9uc2USXwoNRGVsZXRlU3VydmV5cxIjLnN1cnZleWF1dGgudjEuRGVsZXRlU3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXNwb25zZSIDkAICEl8KDUV4cG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJZCgtMaXN0QW5zd2VycxIhLnN1cnZleWF1dGgudjEuTGlzdEFuc3dlcnNSZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5MaXN0QW5zd2Vyc1Jlc3BvbnNlIgOQAgISUwoJR2V0QW5zd2VyEh8uc3VydmV5YXV0aC52MS5HZXRBbnN3ZXJSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5HZXRBbnN3ZXJSZXNwb25zZSIDkAICEloKDUltcG9ydEFuc3dlcnMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydEFuc3dlcnNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRBbnN3ZXJzUmVzcG9uc2USXwoNRXhwb3J0QW5zd2VycxIjLnN1cnZleWF1dGgudjEuRXhwb3J0QW5zd2Vyc1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkV4cG9ydEFuc3dlcnNSZXNwb25zZSIDkAICEl8KDURlbGV0ZUFuc3dlcnMSIy5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZUFuc3dlcnNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5EZWxldGVBbnN3ZXJzUmVzcG9uc2UiA5ACAhJoChBMaXN0U3VydmV5RXZlbnRzEiYuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5RXZlbnRzUmVxdWVzdBonLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleUV2ZW50c1Jlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp, file_surveyauth_v1_answer, file_surveyauth_v1_survey]);
 
 /**
  * The parameters of spec 4.5, detail.
@@ -446,7 +448,7 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
   kind: string;
 
   /**
-   * `operator` or `survey_writer`.
+   * `operator`, `survey_writer` or `app`.
    *
    * @generated from field: string actor = 4;
    */
@@ -486,6 +488,27 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
    * @generated from field: string actor_source = 9;
    */
   actorSource: string;
+
+  /**
+   * The app that read answers; otherwise empty.
+   *
+   * @generated from field: string appid = 10;
+   */
+  appid: string;
+
+  /**
+   * Of `answers.…`: the lowest id of the answers that it is about; otherwise 0.
+   *
+   * @generated from field: int64 first_answer_id = 11;
+   */
+  firstAnswerId: bigint;
+
+  /**
+   * Likewise the highest.
+   *
+   * @generated from field: int64 last_answer_id = 12;
+   */
+  lastAnswerId: bigint;
 };
 
 /**
@@ -494,6 +517,372 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
  */
 export const SurveyEventSchema: GenMessage<SurveyEvent> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_survey_service, 12);
+
+/**
+ * Which answers, to which survey, by whose token.
+ *
+ * @generated from message surveyauth.v1.ListAnswersRequest
+ */
+export type ListAnswersRequest = Message<"surveyauth.v1.ListAnswersRequest"> & {
+  /**
+   * The app that presents the token.
+   *
+   * @generated from field: string appid = 1;
+   */
+  appid: string;
+
+  /**
+   * The access token. Text that cannot be one is INVALID_TOKEN, whatever its length.
+   *
+   * @generated from field: string access_token = 2;
+   */
+  accessToken: string;
+
+  /**
+   * When not empty, must be the openid of the token's user.
+   *
+   * @generated from field: string openid = 3;
+   */
+  openid: string;
+
+  /**
+   * Identifies the survey.
+   *
+   * @generated from field: int64 survey_id = 4;
+   */
+  surveyId: bigint;
+
+  /**
+   * Only those above this id; 0 for all.
+   *
+   * @generated from field: int64 after_answer_id = 5;
+   */
+  afterAnswerId: bigint;
+
+  /**
+   * At most this many, fewer when they are large; 0 means 100, more than 1000 is 1000.
+   *
+   * @generated from field: int32 page_size = 6;
+   */
+  pageSize: number;
+
+  /**
+   * Only those submitted at or after this time, to the second; unset for all.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 7;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * Only those submitted before this time, to the second; unset for all.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 8;
+   */
+  until?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message surveyauth.v1.ListAnswersRequest.
+ * Use `create(ListAnswersRequestSchema)` to create a new message.
+ */
+export const ListAnswersRequestSchema: GenMessage<ListAnswersRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 13);
+
+/**
+ * A page of answers.
+ *
+ * @generated from message surveyauth.v1.ListAnswersResponse
+ */
+export type ListAnswersResponse = Message<"surveyauth.v1.ListAnswersResponse"> & {
+  /**
+   * Ascending by id; empty past the end, and only then. `respondent_id` is a number that this app alone sees, from 1 to 2^53-1, as
+   * text: the same for the same person, empty if nobody knows who it was.
+   *
+   * @generated from field: repeated surveyauth.v1.Answer answers = 1;
+   */
+  answers: Answer[];
+
+  /**
+   * How many answers there are between `since` and `until`, whatever `after_answer_id` is.
+   *
+   * @generated from field: int64 total_size = 2;
+   */
+  totalSize: bigint;
+};
+
+/**
+ * Describes the message surveyauth.v1.ListAnswersResponse.
+ * Use `create(ListAnswersResponseSchema)` to create a new message.
+ */
+export const ListAnswersResponseSchema: GenMessage<ListAnswersResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 14);
+
+/**
+ * Which answer, by whose token.
+ *
+ * @generated from message surveyauth.v1.GetAnswerRequest
+ */
+export type GetAnswerRequest = Message<"surveyauth.v1.GetAnswerRequest"> & {
+  /**
+   * The app that presents the token.
+   *
+   * @generated from field: string appid = 1;
+   */
+  appid: string;
+
+  /**
+   * The access token. Text that cannot be one is INVALID_TOKEN, whatever its length.
+   *
+   * @generated from field: string access_token = 2;
+   */
+  accessToken: string;
+
+  /**
+   * When not empty, must be the openid of the token's user.
+   *
+   * @generated from field: string openid = 3;
+   */
+  openid: string;
+
+  /**
+   * Identifies the survey.
+   *
+   * @generated from field: int64 survey_id = 4;
+   */
+  surveyId: bigint;
+
+  /**
+   * Identifies the answer within it.
+   *
+   * @generated from field: int64 answer_id = 5;
+   */
+  answerId: bigint;
+};
+
+/**
+ * Describes the message surveyauth.v1.GetAnswerRequest.
+ * Use `create(GetAnswerRequestSchema)` to create a new message.
+ */
+export const GetAnswerRequestSchema: GenMessage<GetAnswerRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 15);
+
+/**
+ * The answer.
+ *
+ * @generated from message surveyauth.v1.GetAnswerResponse
+ */
+export type GetAnswerResponse = Message<"surveyauth.v1.GetAnswerResponse"> & {
+  /**
+   * As ListAnswers has it.
+   *
+   * @generated from field: surveyauth.v1.Answer answer = 1;
+   */
+  answer?: Answer | undefined;
+};
+
+/**
+ * Describes the message surveyauth.v1.GetAnswerResponse.
+ * Use `create(GetAnswerResponseSchema)` to create a new message.
+ */
+export const GetAnswerResponseSchema: GenMessage<GetAnswerResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 16);
+
+/**
+ * Answers to store.
+ *
+ * @generated from message surveyauth.v1.ImportAnswersRequest
+ */
+export type ImportAnswersRequest = Message<"surveyauth.v1.ImportAnswersRequest"> & {
+  /**
+   * The survey.
+   *
+   * @generated from field: int64 survey_id = 1;
+   */
+  surveyId: bigint;
+
+  /**
+   * The answers, ids ascending where they are given. Each has at most 400,000 bytes encoded; `survey_id` of an answer is 0 or that of
+   * the survey.
+   *
+   * @generated from field: repeated surveyauth.v1.Answer answers = 2;
+   */
+  answers: Answer[];
+};
+
+/**
+ * Describes the message surveyauth.v1.ImportAnswersRequest.
+ * Use `create(ImportAnswersRequestSchema)` to create a new message.
+ */
+export const ImportAnswersRequestSchema: GenMessage<ImportAnswersRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 17);
+
+/**
+ * What was stored.
+ *
+ * @generated from message surveyauth.v1.ImportAnswersResponse
+ */
+export type ImportAnswersResponse = Message<"surveyauth.v1.ImportAnswersResponse"> & {
+  /**
+   * Their ids, in the order of the request.
+   *
+   * @generated from field: repeated int64 answer_ids = 1;
+   */
+  answerIds: bigint[];
+
+  /**
+   * How many of them had been stored before, be it by an earlier attempt at this call.
+   *
+   * @generated from field: int32 already_stored = 2;
+   */
+  alreadyStored: number;
+};
+
+/**
+ * Describes the message surveyauth.v1.ImportAnswersResponse.
+ * Use `create(ImportAnswersResponseSchema)` to create a new message.
+ */
+export const ImportAnswersResponseSchema: GenMessage<ImportAnswersResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 18);
+
+/**
+ * Which answers, to which survey.
+ *
+ * @generated from message surveyauth.v1.ExportAnswersRequest
+ */
+export type ExportAnswersRequest = Message<"surveyauth.v1.ExportAnswersRequest"> & {
+  /**
+   * The survey.
+   *
+   * @generated from field: int64 survey_id = 1;
+   */
+  surveyId: bigint;
+
+  /**
+   * Only those above this id; 0 for all.
+   *
+   * @generated from field: int64 after_answer_id = 2;
+   */
+  afterAnswerId: bigint;
+
+  /**
+   * As in ListAnswersRequest.
+   *
+   * @generated from field: int32 page_size = 3;
+   */
+  pageSize: number;
+
+  /**
+   * As in ListAnswersRequest.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 4;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * As in ListAnswersRequest.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 5;
+   */
+  until?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message surveyauth.v1.ExportAnswersRequest.
+ * Use `create(ExportAnswersRequestSchema)` to create a new message.
+ */
+export const ExportAnswersRequestSchema: GenMessage<ExportAnswersRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 19);
+
+/**
+ * A page of answers.
+ *
+ * @generated from message surveyauth.v1.ExportAnswersResponse
+ */
+export type ExportAnswersResponse = Message<"surveyauth.v1.ExportAnswersResponse"> & {
+  /**
+   * Ascending by id; empty past the end, and only then.
+   *
+   * @generated from field: repeated surveyauth.v1.Answer answers = 1;
+   */
+  answers: Answer[];
+
+  /**
+   * As in ListAnswersResponse.
+   *
+   * @generated from field: int64 total_size = 2;
+   */
+  totalSize: bigint;
+};
+
+/**
+ * Describes the message surveyauth.v1.ExportAnswersResponse.
+ * Use `create(ExportAnswersResponseSchema)` to create a new message.
+ */
+export const ExportAnswersResponseSchema: GenMessage<ExportAnswersResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 20);
+
+/**
+ * Which answers, to which survey.
+ *
+ * @generated from message surveyauth.v1.DeleteAnswersRequest
+ */
+export type DeleteAnswersRequest = Message<"surveyauth.v1.DeleteAnswersRequest"> & {
+  /**
+   * The survey.
+   *
+   * @generated from field: int64 survey_id = 1;
+   */
+  surveyId: bigint;
+
+  /**
+   * Ids of the answers; none only if all of them are meant.
+   *
+   * @generated from field: repeated int64 answer_ids = 2;
+   */
+  answerIds: bigint[];
+
+  /**
+   * All answers that the survey has.
+   *
+   * @generated from field: bool all = 3;
+   */
+  all: boolean;
+};
+
+/**
+ * Describes the message surveyauth.v1.DeleteAnswersRequest.
+ * Use `create(DeleteAnswersRequestSchema)` to create a new message.
+ */
+export const DeleteAnswersRequestSchema: GenMessage<DeleteAnswersRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 21);
+
+/**
+ * What was done.
+ *
+ * @generated from message surveyauth.v1.DeleteAnswersResponse
+ */
+export type DeleteAnswersResponse = Message<"surveyauth.v1.DeleteAnswersResponse"> & {
+  /**
+   * How many answers were deleted.
+   *
+   * @generated from field: int64 deleted = 1;
+   */
+  deleted: bigint;
+
+  /**
+   * How many of the ids had been deleted before, or never been used.
+   *
+   * @generated from field: int32 already_deleted = 2;
+   */
+  alreadyDeleted: number;
+};
+
+/**
+ * Describes the message surveyauth.v1.DeleteAnswersResponse.
+ * Use `create(DeleteAnswersResponseSchema)` to create a new message.
+ */
+export const DeleteAnswersResponseSchema: GenMessage<DeleteAnswersResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 22);
 
 /**
  * A survey and its owner.
@@ -521,7 +910,7 @@ export type OwnedSurvey = Message<"surveyauth.v1.OwnedSurvey"> & {
  * Use `create(OwnedSurveySchema)` to create a new message.
  */
 export const OwnedSurveySchema: GenMessage<OwnedSurvey> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 13);
+  messageDesc(file_surveyauth_v1_survey_service, 23);
 
 /**
  * How much of each survey.
@@ -603,9 +992,9 @@ export const SurveyService: GenService<{
     output: typeof ImportSurveysResponseSchema;
   },
   /**
-   * Deletes surveys, all of them or none; apps are told SURVEY_NOT_FOUND from the next call on. No other survey is ever given
-   * the id of a deleted one, and an import with that id creates it again, for any user. Safe to retry: a survey that is already
-   * deleted stays so.
+   * Deletes surveys with their answers, all of them or none; apps are told SURVEY_NOT_FOUND from the next call on. No other survey
+   * is ever given the id of a deleted one, and an import with that id creates it again, for any user, without answers. Safe to
+   * retry: a survey that is already deleted stays so.
    *
    * Callers: survey_writer, operator. Fails with NOT_FOUND (no survey ever had one of the ids, which is named).
    *
@@ -629,7 +1018,72 @@ export const SurveyService: GenService<{
     output: typeof ExportSurveysResponseSchema;
   },
   /**
-   * The audit trail of surveys: what was stored and deleted, newest first. Safe to retry.
+   * Answers to a survey of the token's user, ascending by id. Safe to retry.
+   *
+   * Callers: gateway, verifier. Fails with INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, ANSWERS_NOT_GRANTED, SURVEY_NOT_FOUND.
+   *
+   * @generated from rpc surveyauth.v1.SurveyService.ListAnswers
+   */
+  listAnswers: {
+    methodKind: "unary";
+    input: typeof ListAnswersRequestSchema;
+    output: typeof ListAnswersResponseSchema;
+  },
+  /**
+   * One answer to a survey of the token's user. Safe to retry.
+   *
+   * Callers: gateway, verifier. Fails with INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, ANSWERS_NOT_GRANTED, SURVEY_NOT_FOUND (there is
+   * no such survey, or no such answer to it).
+   *
+   * @generated from rpc surveyauth.v1.SurveyService.GetAnswer
+   */
+  getAnswer: {
+    methodKind: "unary";
+    input: typeof GetAnswerRequestSchema;
+    output: typeof GetAnswerResponseSchema;
+  },
+  /**
+   * Stores answers to a survey, all of them or none. An answer with id 0 gets the one after the highest id that the survey ever had;
+   * a given id must be above that, or of an answer that is stored and equal, which then stays as it is. So once an id was seen, no
+   * lower one appears. Safe to retry if all ids are given.
+   *
+   * Callers: survey_writer, operator. Fails with NOT_FOUND (the survey), ALREADY_EXISTS (an answer with that id differs),
+   * INVALID_ARGUMENT (an id was deleted or left out before, or an answer contradicts itself).
+   *
+   * @generated from rpc surveyauth.v1.SurveyService.ImportAnswers
+   */
+  importAnswers: {
+    methodKind: "unary";
+    input: typeof ImportAnswersRequestSchema;
+    output: typeof ImportAnswersResponseSchema;
+  },
+  /**
+   * Answers to a survey, ascending by id, with the platform's ids of respondents. Safe to retry.
+   *
+   * Callers: survey_writer, operator. Fails with NOT_FOUND (the survey).
+   *
+   * @generated from rpc surveyauth.v1.SurveyService.ExportAnswers
+   */
+  exportAnswers: {
+    methodKind: "unary";
+    input: typeof ExportAnswersRequestSchema;
+    output: typeof ExportAnswersResponseSchema;
+  },
+  /**
+   * Deletes answers to a survey for good, all that are named or none. Their ids are not given out again. Safe to retry: an answer
+   * that is already deleted stays so.
+   *
+   * Callers: survey_writer, operator. Fails with NOT_FOUND (the survey, or no answer to it ever had one of the ids, which is named).
+   *
+   * @generated from rpc surveyauth.v1.SurveyService.DeleteAnswers
+   */
+  deleteAnswers: {
+    methodKind: "unary";
+    input: typeof DeleteAnswersRequestSchema;
+    output: typeof DeleteAnswersResponseSchema;
+  },
+  /**
+   * The audit trail of surveys and answers: what was stored, deleted and read, newest first. Safe to retry.
    *
    * Callers: operator.
    *
