@@ -32,6 +32,7 @@ const ITS_OWN = [
   'TOKEN_DATABASE_URL_FILE',
   'SURVEY_DATABASE_URL',
   'SURVEY_DATABASE_URL_FILE',
+  'SURVEY_PROVIDER_URL',
 ] as const
 
 type StartExample = (options: { baseUrl: string; appid: string; secret: string; port: number }) => Promise<{

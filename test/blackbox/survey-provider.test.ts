@@ -1,5 +1,5 @@
 // Surveys that stay where they are: what apps are told whatever the provider of a platform does.
-import { create, toBinary } from '@bufbuild/protobuf'
+import { create, type JsonObject, toBinary } from '@bufbuild/protobuf'
 import * as grpc from '@grpc/grpc-js'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GetSurveyResponseSchema } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
@@ -18,6 +18,8 @@ import { openService } from '../harness.js'
 
 const survey = (id: number, more = {}) => ({ id: BigInt(id), hash: 'abcd', title: `Survey ${id}`, ...more })
 const good: Behaviour = owning({ ana: [5, 7, 9].map((id) => survey(id)), ben: [survey(6)] })
+
+const owner = { externalId: 'ana' }
 
 let provider: StartedProvider
 let service: Verbs
@@ -83,6 +85,25 @@ describe('a provider that answers well', () => {
     expect(data.hash).toMatch(/^[0-9a-f]{4}$/)
   })
 
+  test('may hold members that only this platform has, whatever they are called', async () => {
+    const extra = { template_id: 5, id: 1, creator_user_id: 6, constructor: 'x', nothing: null }
+    provider.behaviour.getSurvey = () => ({ survey: survey(7, { extra }), owner: { externalId: 'ana' } })
+    const { data } = await service.survey(ana, 7)
+    expect(data).toMatchObject({ id: 7, template_id: 5, constructor: 'x', nothing: null })
+    expect(data.creator_user_id).not.toBe(6)
+  })
+
+  test.each([
+    ['no kind', withValue()],
+    ['the number NaN', withValue(0x11, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f)],
+    ['the number Infinity', withValue(0x11, 0, 0, 0, 0, 0, 0, 0xf0, 0x7f)],
+    ['a kind that does not exist', withValue(0x78, 1)],
+  ])('may hold a member of %s, which no process stumbles over', async (_, bytes) => {
+    provider.behaviour.getSurvey = () => bytes
+    const answer = await service.survey(ana, 7)
+    if (answer.code !== 'OK') expectError(answer, 'remote_server_error')
+  })
+
   test.each(['externalId', 'userId'] as const)('may name the owner by %s alone', async (id) => {
     const ids = { externalId: 'ana', userId: ana.user.userId }
     provider.behaviour.getSurvey = () => ({ survey: survey(7), owner: { [id]: ids[id] } })
@@ -121,7 +142,6 @@ test.each(unowned)('a survey is not found when the provider answers with %s', as
   expect(answer.message).toBe((await service.survey(ana, 1_000_000)).message)
 })
 
-const owner = { externalId: 'ana' }
 const huge = survey(7, {
   pages: Array.from({ length: 300 }, () => ({ questions: [{ type: 'text', title: 'x'.repeat(15_000) }] })),
 })
@@ -129,6 +149,48 @@ const unfinished = toBinary(
   GetSurveyResponseSchema,
   create(GetSurveyResponseSchema, { survey: survey(7), owner }),
 ).subarray(0, 9)
+
+/** Objects in objects. */
+function nested(depth: number): JsonObject {
+  return depth === 0 ? {} : { a: nested(depth - 1) }
+}
+
+/** A survey with a member `a` of these bytes, a google.protobuf.Value: parts of a message that come twice are merged. */
+function withValue(...value: readonly number[]): Buffer {
+  const whole = toBinary(GetSurveyResponseSchema, create(GetSurveyResponseSchema, { survey: survey(7), owner }))
+  const wrap = (tag: number, bytes: readonly number[]) => [tag, bytes.length, ...bytes]
+  const entry = [0x0a, 1, 0x61, ...wrap(0x12, value)]
+  return Buffer.concat([whole, Buffer.from(wrap(0x0a, wrap(0x6a, wrap(0x0a, entry))))])
+}
+
+/** A survey whose `extra` holds lists in lists, 100,000 deep: google.protobuf.Value.list_value, which is field 6, of values. */
+function deepBytes(): Buffer {
+  let bytes = Buffer.alloc(0)
+  const parts: Buffer[] = []
+  let length = 0
+  const tagged = (tag: number) => {
+    const head = Buffer.from([tag, ...varint(length)])
+    parts.push(head)
+    length += head.length
+  }
+  for (let depth = 0; depth < 100_000; depth += 1) {
+    tagged(0x0a) // ListValue.values
+    tagged(0x32) // Value.list_value
+  }
+  tagged(0x12) // the value of a map entry
+  const key = Buffer.from([0x0a, 1, 0x61])
+  parts.push(key)
+  length += key.length
+  tagged(0x0a) // Struct.fields
+  tagged(0x6a) // Survey.extra
+  tagged(0x0a) // GetSurveyResponse.survey
+  bytes = Buffer.concat(parts.reverse())
+  return bytes
+}
+
+function varint(value: number): number[] {
+  return value < 128 ? [value] : [(value & 127) | 128, ...varint(Math.floor(value / 128))]
+}
 
 const OTHER_CODES = Object.keys(grpc.status).filter(
   (name) => Number.isNaN(Number(name)) && !['OK', 'NOT_FOUND'].includes(name),
@@ -151,6 +213,16 @@ const failing: readonly (readonly [string, Behaviour['getSurvey']])[] = [
     'a type of question that does not exist',
     () => ({ survey: survey(7, { pages: [{ questions: [{ type: 'hologram' }] }] }), owner }),
   ],
+  ['members nested more than 20 deep', () => ({ survey: survey(7, { extra: nested(21) }), owner })],
+  ['members nested so deep that decoding them fails', () => deepBytes()],
+  [
+    'more than 200 other members',
+    () => ({
+      survey: survey(7, { extra: Object.fromEntries(Array.from({ length: 201 }, (_, at) => [`m${at}`, at])) }),
+      owner,
+    }),
+  ],
+  ['a member with a name beyond our bounds', () => ({ survey: survey(7, { extra: { ['x'.repeat(129)]: 1 } }), owner })],
   ['a time beyond the year 9999', () => ({ survey: survey(7, { endTime: { seconds: 1n << 60n } }), owner })],
   [
     'an end before its start',

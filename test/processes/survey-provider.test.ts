@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
@@ -12,6 +13,7 @@ import { expectError } from '../harness/envelope.js'
 import { freePort } from '../harness/free-port.js'
 import { owning, startSurveyProvider } from '../harness/survey-provider.js'
 import { startService } from '../harness.js'
+import { createAuthority, materialOf, pemFiles } from '../rpc/certificates.js'
 
 const good = owning({ ana: [{ id: 7n, title: 'x' }] })
 
@@ -87,6 +89,30 @@ test('a provider that is killed and restarted under load costs no app its token,
   expect([...outcomes.keys()].filter((type) => !['', 'remote_server_error'].includes(type))).toEqual([])
   expect(outcomes.get('')).toBeGreaterThan(100)
   expect(outcomes.get('remote_server_error') ?? 0).toBeLessThan(80)
+})
+
+test.each([
+  ['DNS:platform.test,IP:127.0.0.1', undefined],
+  ['DNS:gateway.test,IP:127.0.0.1', 'its certificate does not have the role survey_provider: see RPC_CALLERS'],
+])('a survey service that finds a provider with the certificate %s over mTLS lacks: %s', async (name, why) => {
+  const [DATA_DIR, authority] = [await temporary(), createAuthority()]
+  const { cert, key } = authority.issue(name)
+  const pair = { cert_chain: Buffer.from(cert), private_key: Buffer.from(key) }
+  const credentials = grpc.ServerCredentials.createSsl(Buffer.from(authority.cert), [pair], true)
+  const provider = await startSurveyProvider(good, { credentials })
+  onTestFinished(() => provider.kill())
+  const env = {
+    ...pemFiles(DATA_DIR, materialOf(authority, authority.issue('DNS:survey.test'))),
+    RPC_CALLERS: 'survey_provider=DNS:platform.test;gateway=DNS:gateway.test',
+    SURVEY_PROVIDER_URL: provider.url,
+  }
+  const { logStream, lines } = collectLog()
+  const running = await start('survey', readConfig({ DATA_DIR, ADMIN_PORT: '0', ...env }), { logStream })
+  onTestFinished(() => running.close())
+  const said = why ?? `surveys are read from ${provider.url}: ACME Surveys 4.2`
+  await expect.poll(() => lines.join(''), { timeout: 10_000 }).toContain(said)
+  const { lacks } = await running.readiness()
+  expect(lacks.filter((line) => line.startsWith('survey provider'))).toHaveLength(why === undefined ? 0 : 1)
 })
 
 test('a survey service without its provider is ready, so that its gateways stay ready for tokens', async () => {
