@@ -1,6 +1,9 @@
 // Services in other processes.
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
@@ -15,6 +18,12 @@ import { readTls } from './tls.js'
 /** Largest answer: a page of surveys in full. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const ROLE_TIMEOUT_MS = 1_000
+
+/** What our processes use of each other, besides the stream that carries it. */
+const SERVICES = {
+  token: [TokenService, AccountService, AdminService, LimitService],
+  survey: [SurveyService],
+}
 
 /** Methods of which a caller of each role may call one. All refuse an empty request. */
 const PROBES = {
@@ -40,14 +49,19 @@ export function connectTo(service: keyof typeof PROBES, address: Address, config
     defaultTimeoutMs: config.rpcTimeoutMs,
   })
   const url = formatAddress(address)
-  // The health check answers any caller. Over TLS, where alone callers have roles, it is asked besides, until it is known,
-  // whether the peer knows us in ours.
+  // Until it is known, the peer is asked besides whether it serves what we need, and over TLS, where alone callers have roles,
+  // whether it knows us in ours: the health check answers any caller.
   const probe = address.kind === 'tls' ? PROBES[service].find((method) => mayCall(caller, method)) : undefined
-  let isKnown = probe === undefined
+  const needed = SERVICES[service].filter(({ methods }) => methods.some((method) => mayCall(caller, method)))
+  let isKnown = false
 
-  async function whyNotAllowed(method: DescMethod): Promise<string | undefined> {
-    const code = await codeOfEmpty(method, transport.invoke)
-    isKnown = code === Code.InvalidArgument
+  async function whyNotFit(): Promise<string | undefined> {
+    for (const { typeName } of needed) {
+      const cause = await transport.whyNotServing(typeName)
+      if (cause !== undefined) return cause
+    }
+    const code = probe && (await codeOfEmpty(probe, transport.invoke))
+    isKnown = !probe || code === Code.InvalidArgument
     if (code === Code.PermissionDenied) return `it does not know this process as ${caller}: see RPC_CALLERS there`
     return undefined
   }
@@ -57,12 +71,12 @@ export function connectTo(service: keyof typeof PROBES, address: Address, config
     invoke: transport.invoke,
     async absent() {
       let cause = await transport.whyNotServing()
-      if (cause !== undefined) isKnown = probe === undefined
-      else if (probe && !isKnown) cause = await whyNotAllowed(probe)
+      if (cause !== undefined) isKnown = false
+      else if (!isKnown) cause = await whyNotFit()
       return cause === undefined ? [] : [{ what: `${service} service at ${url}`, cause }]
     },
     reconnect() {
-      isKnown = probe === undefined
+      isKnown = false
       transport.reconnect()
     },
     async close() {

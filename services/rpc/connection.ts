@@ -74,20 +74,26 @@ export function causeOf(details: string): string {
   return details.replace(AROUND_THE_CAUSE, '')
 }
 
+/** For a server that answers, and has not what our own processes use between themselves. */
+export function notServed(service: string): string {
+  return `it does not serve ${service}: another version of survey-auth, or another server`
+}
+
 /**
- * undefined when the server says within a second, by `grpc.health.v1`, that it serves; otherwise what is known. The request is empty,
- * and field 1 of the response is the status.
+ * undefined when the server says within a second, by `grpc.health.v1`, that it serves this service, or as a whole if that is empty;
+ * otherwise what is known. Field 1 of the request is the name of the service, and field 1 of the response the status.
  */
-export function whyNotServing(client: grpc.Client): Promise<string | undefined> {
+export function whyNotServing(client: grpc.Client, service = ''): Promise<string | undefined> {
   return new Promise((resolve) => {
     client.makeUnaryRequest(
       '/grpc.health.v1.Health/Check',
       (empty: Buffer) => empty,
       (bytes) => bytes.equals(SERVING),
-      Buffer.alloc(0),
+      Buffer.from([0x0a, service.length, ...Buffer.from(service)]),
       { deadline: Date.now() + HEALTH_TIMEOUT_MS },
       (error, isServing) => {
         if (error?.code === grpc.status.DEADLINE_EXCEEDED) resolve(HANGS)
+        else if (error?.code === grpc.status.NOT_FOUND) resolve(notServed(service))
         else if (error) resolve(causeOf(error.details))
         else resolve(isServing ? undefined : SERVES_NOT)
       },

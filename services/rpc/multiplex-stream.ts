@@ -61,6 +61,8 @@ export class MultiplexStream {
   readonly pending: Record<number, Pending> = {}
   #nextId = 0
   readonly client: grpc.Client
+  /** Fulfils when the server has taken the stream, with undefined, or when it has ended. */
+  readonly taken: Promise<grpc.StatusObject | undefined>
   readonly #options: StreamOptions
   /** Takes MultiplexRequests as bytes. */
   readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
@@ -81,6 +83,10 @@ export class MultiplexStream {
       new grpc.Metadata({ waitForReady: true }),
     )
     const connecting = setTimeout(options.onNotConnected, CONNECT_ANEW_MS).unref()
+    this.taken = new Promise((resolve) => {
+      this.#call.once('metadata', () => resolve(undefined))
+      this.#call.once('status', resolve)
+    })
     this.#call.on('metadata', () => {
       clearTimeout(connecting)
       this.#isConnected = true

@@ -1,13 +1,14 @@
 // The client's end of MultiplexService. One long-lived stream carries all calls. When it breaks, calls that were not sent yet go
 // over the next one, and so do, once, calls whose method is declared idempotent. Any other call may have been executed: it fails
 // as `unavailable`, and the caller decides.
+import { setTimeout as after } from 'node:timers/promises'
 import { type DescMethod, fromBinary, type Message } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
-import type { MultiplexedResult } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
+import { type MultiplexedResult, MultiplexService } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import type { Invoke, Outgoing } from './client.js'
-import { type ConnectionOptions, connect, credentials, target, whyNotServing } from './connection.js'
+import { type ConnectionOptions, connect, credentials, notServed, target, whyNotServing } from './connection.js'
 import { Deadlines } from './deadlines.js'
 import { MultiplexStream, type Pending } from './multiplex-stream.js'
 
@@ -22,6 +23,9 @@ export interface MultiplexTransportOptions extends ConnectionOptions {
 export const MAX_CALLS = 20_000
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
+/** A stream that a server which answers health checks has not taken by then, in ms, is taken for one that it does not serve. */
+const TAKEN_WITHIN_MS = 1_000
+const LATE = Symbol('late')
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
 const MOVE_AFTER_MS = 50
 
@@ -77,10 +81,18 @@ export class MultiplexTransport {
     })
   }
 
-  /** undefined when the other side says within a second, by `grpc.health.v1`, that it serves; otherwise what is known. */
-  async whyNotServing(): Promise<string | undefined> {
-    if (!this.#isClosed) this.#openStream() // which connects anew where an attempt to connect hangs
-    return await whyNotServing(this.#client)
+  /**
+   * undefined when the other side says within a second, by `grpc.health.v1`, that it serves this service, or as a whole if that is
+   * empty, and takes our stream; otherwise what is known.
+   */
+  async whyNotServing(service?: string): Promise<string | undefined> {
+    if (this.#isClosed) return 'the connection is closed'
+    const { taken } = this.#openStream() // which connects anew where an attempt to connect hangs
+    const cause = await whyNotServing(this.#client, service)
+    if (cause !== undefined) return cause
+    const status = await Promise.race([taken, after(TAKEN_WITHIN_MS, LATE, { ref: false })])
+    if (status === LATE) return 'it does not answer calls'
+    return status?.code === grpc.status.UNIMPLEMENTED ? notServed(MultiplexService.typeName) : undefined
   }
 
   /** Makes new calls over a new connection, with the certificates as they are now; calls in flight finish. */

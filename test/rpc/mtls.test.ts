@@ -11,6 +11,7 @@ import { createConnectTransport } from '@connectrpc/connect-node'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { connectTo } from '../../bin/compose/remote.js'
 import { readConfig } from '../../bin/config.js'
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -25,7 +26,7 @@ import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from './certificates.js'
 
-const services = [TokenService, AccountService, AdminService, SurveyService] as const
+const services = [TokenService, AccountService, AdminService, SurveyService, LimitService] as const
 const roles = CALLERS.filter((caller) => caller !== 'local')
 const table = roles.map((role) => `${role}=DNS:${role.replace('_', '-')}.test`).join(';')
 
