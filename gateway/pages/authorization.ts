@@ -65,6 +65,7 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     mayNot: permissions.length > 0 ? t.authorization.mayNot : [t.authorization.notAnswers, ...t.authorization.mayNot],
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
     connectedSince: user.connectTime && displayDay(timestampMs(user.connectTime), language),
+    areAnswersNew: permissions.some((permission) => !user.permissions.includes(permission)),
     decision: {
       action: withRequest(AUTHORIZE_PATH, asked),
       hidden: [...consentFields(consent), csrfField(visit, decisionUse(sessionToken, asked, consent))],

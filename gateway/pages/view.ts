@@ -29,6 +29,8 @@ export interface Views {
     readonly duration: string
     /** Since when the app has been connected; undefined if it is not. */
     readonly connectedSince: DisplayTime | undefined
+    /** Of one that is: whether it asks to read answers for the first time. */
+    readonly areAnswersNew: boolean
     readonly decision: FormView
   }
   'connected-apps': AccountView & {

@@ -106,6 +106,20 @@ describe('an app that may ask for answers', () => {
   })
 })
 
+test('somebody who has connected the app before is told that reading answers is new, until that is confirmed', async () => {
+  const NEW = 'Reading answers is new'
+  const { app, user } = await service.grantAccess()
+  const visitor = service.visitor()
+  const textOf = async (whom = user) => (await service.authorizationPage(visitor, app, whom)).html.text
+  expect(await textOf()).not.toContain(NEW)
+  await letAskForAnswers(app)
+  expect(await textOf()).toContain(NEW)
+  await service.grantAccess({ app, user })
+  expect(await textOf()).not.toContain(NEW)
+  const newcomer = await service.createUser()
+  expect((await service.authorizationPage(service.visitor(), app, newcomer)).html.text).not.toContain(NEW)
+})
+
 describe('a confirmation means what was shown', () => {
   test('an app that may ask for answers only since then does not get them', async () => {
     const [app, user] = [await service.createApp(), await service.createUser()]

@@ -7,6 +7,7 @@ import { causedBy } from '../../storage/cause.js'
 import { connectedApps, liveGrants, startOf } from '../connected-apps.js'
 import { hashCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
+import { permissionsIn } from '../permissions.js'
 import { requireSession } from '../session.js'
 import { changePassword, endSessions, getAccount, providerFor, wayFor } from './account-page.js'
 import { beginLink, unlink } from './linking.js'
@@ -47,7 +48,8 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
     async getSession(request) {
       const { userId, username, nickname, avatar } = await requireSession(deps, request.sessionToken)
       const grants = request.appid === '' ? [] : await liveGrants(deps, userId, request.appid)
-      return { username, nickname, avatar, ...(grants.length > 0 && { connectTime: startOf(grants) }) }
+      const permissions = [...new Set(grants.flatMap((grant) => permissionsIn(grant.permissions)))]
+      return { username, nickname, avatar, permissions, ...(grants.length > 0 && { connectTime: startOf(grants) }) }
     },
 
     async listConnectedApps(request) {
