@@ -5,7 +5,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { parse } from 'yaml'
+import { parse, parseAllDocuments } from 'yaml'
 import { createProgram } from '../bin/main.js'
 import { type Setting, settings } from '../bin/settings.js'
 import type { Route } from '../gateway/http.js'
@@ -16,7 +16,7 @@ import { temporaryDirectory } from './store/temporary-directory.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const FOLDER = path.join(ROOT, 'deploy')
-const OURS = ['systemd', 'docker', 'nginx', 'envoy', 'haproxy']
+const OURS = ['systemd', 'docker', 'nginx', 'envoy', 'haproxy', 'kubernetes/sqlite', 'kubernetes/postgres']
 
 const files = OURS.flatMap((folder) => readdirSync(path.join(FOLDER, folder)).map((name) => path.join(folder, name)))
 const textOf = (file: string) => readFileSync(path.join(FOLDER, file), 'utf8')
@@ -29,7 +29,8 @@ const variables = new Set(
   ),
 )
 /** Variables of other programs, and words that only look like variables. */
-const OTHERS = /^(NODE_ENV|POSTGRES_\w+|AF_(UNIX|INET6?)|LEAST_REQUEST|PASS_THROUGH|(START|TIME)_TIME)$/
+const OTHERS =
+  /^(NODE_ENV|POSTGRES_\w+|PG[A-Z]+|AF_(UNIX|INET6?)|LEAST_REQUEST|PASS_THROUGH|(BUILD|BASE)_IMAGE|SOURCE_(COMMIT|DATE_EPOCH)|(START|TIME)_TIME)$/
 
 /** Variables that a file sets for the program, commented-out examples included. */
 function variablesSetIn(file: string): string[] {
@@ -38,6 +39,7 @@ function variablesSetIn(file: string): string[] {
   if (file.endsWith('.service'))
     return assignmentsIn([...text.matchAll(/^Environment=(.*)$/gm)].map((match) => match[1]))
   if (file.endsWith('Dockerfile')) return assignmentsIn([...text.matchAll(/^ENV (.*)$/gm)].map((match) => match[1]))
+  if (file.startsWith('kubernetes/')) return [...text.matchAll(/name: ([A-Z_]+)[,\n]/g)].map(([, name = '']) => name)
   if (!file.endsWith('compose.yaml')) return []
   const { services } = parse(text, { merge: true }) as { services: Record<string, { environment?: object }> }
   return Object.values(services).flatMap(({ environment = {} }) => Object.keys(environment))
@@ -70,6 +72,10 @@ describe('variables', () => {
     )
     expect(grace.length).toBeGreaterThan(0)
     for (const seconds of grace) expect(seconds).toBeGreaterThan(needed)
+    for (const file of files.filter((name) => /^kubernetes\/.*(survey-auth|token|survey|gateway)\.yaml$/.test(name))) {
+      const drain = Number(/DRAIN_SECONDS, value: "(\d+)"/.exec(textOf(file))?.[1] ?? 0)
+      expect(Number(/terminationGracePeriodSeconds: (\d+)/.exec(textOf(file))?.[1])).toBeGreaterThan(drain + needed)
+    }
   })
 
   test('proxies close idle connections before the gateway does', () => {
@@ -111,8 +117,11 @@ describe('commands', () => {
     const run = Object.values(services).filter(({ image }) => image === 'survey-auth')
     expect(new Set(run.map(({ command }) => command?.[1]))).toEqual(new Set(['token', 'survey', 'gateway']))
     for (const { command } of run) expect([command?.[0], modes.includes(command?.[1] ?? '')]).toEqual(['serve', true])
-    expect(textOf('docker/Dockerfile')).toMatch(
-      /^ENTRYPOINT \["\/.*\/bin\/survey-auth\.js"\]\nCMD \["serve", "all"\]$/m,
+    const [, started = ''] =
+      /exec node (.*) "\$0"/.exec(readFileSync(path.join(ROOT, 'bin/survey-auth.js'), 'utf8')) ?? []
+    const options = started.split(' ').map((option) => `"${option}"`)
+    expect(textOf('docker/Dockerfile')).toContain(
+      `ENTRYPOINT ["node", ${options.join(', ')}, "/opt/survey-auth/bin/survey-auth.js"]\nCMD ["serve", "all"]\n`,
     )
   })
 
@@ -243,7 +252,9 @@ describe('logs of proxies', () => {
 
 describe('syntax', () => {
   test.each(files.filter((file) => file.endsWith('.yaml')))('deploy/%s is YAML', (file) => {
-    expect(parse(textOf(file), { merge: true, strict: true })).toBeTypeOf('object')
+    const documents = parseAllDocuments(textOf(file), { merge: true, strict: true })
+    expect(documents.length).toBeGreaterThan(0)
+    for (const document of documents) expect([document.errors, typeof document.toJS()]).toEqual([[], 'object'])
   })
 
   test('compose.yaml refers only to what it declares', () => {
@@ -281,6 +292,7 @@ describe('syntax', () => {
     const image = temporaryDirectory()
     const copies = textOf('docker/Dockerfile').matchAll(/^COPY --from=build (.+) (\S+)$/gm)
     for (const [, from = '', to = ''] of copies) {
+      if (!from.startsWith('/build/')) continue // Node, which is here
       for (const source of from.split(' ')) {
         const name = source.replace('/build/', '')
         const target = path.join(image, to.endsWith('/') ? path.join(to, path.basename(name)) : to)
