@@ -6,8 +6,8 @@ import { Code } from '@connectrpc/connect'
 import { type ListAnswersRequest, SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { type Answer, type AnsweredQuestion, AnswerSchema } from '../../gen/surveyauth/v1/answer_pb.js'
 import type { Question } from '../../gen/surveyauth/v1/survey_pb.js'
-import { compileRules, violationInWords } from '../../services/rpc/validation.js'
-import { check, checkSame } from './check.js'
+import { compileRules } from '../../services/rpc/validation.js'
+import { check, checkRules, checkSame } from './check.js'
 import type { Fixtures } from './fixtures.js'
 import type { KitTest } from './kit-test.js'
 import { checkOwner } from './owners.js'
@@ -182,8 +182,7 @@ export const answersTests: readonly KitTest[] = [
       const { surveyId } = answersOf(fixtures)
       for (const answer of await allAnswers(probe, fixtures)) {
         const named = `answer ${answer.answerId}`
-        const violation = answerRules(answer)
-        check(violation === undefined, violation ? `${named}: ${violationInWords(violation)}` : '')
+        checkRules(answerRules(answer), named)
         check(answer.surveyId === surveyId, `${named} is of survey ${answer.surveyId}`)
         check(answer.endTime !== undefined && answer.endTime.seconds >= 0n, `${named} has no end_time from 1970 on`)
         const began = answer.startTime?.seconds ?? 0n

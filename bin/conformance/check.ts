@@ -1,4 +1,5 @@
 // How a test of the kit says what is wrong.
+import { type Violation, violationInWords } from '../../services/rpc/validation.js'
 
 /** The provider is not as a test says; the message says how it is. */
 export class Wrong extends Error {
@@ -17,4 +18,9 @@ export function checkSame(found: readonly unknown[], expected: readonly unknown[
   )
   const shown = (list: readonly unknown[]) => (at < list.length ? String(list[at]) : 'nothing')
   check(at === -1, `${what}: ${shown(found)} at position ${at + 1}, not ${shown(expected)}`)
+}
+
+/** @throws Wrong if the rules of a record are violated, naming `what` it is and where. */
+export function checkRules(violation: Violation | undefined, what: string): void {
+  check(violation === undefined, `${what}: ${violation && violationInWords(violation)}`)
 }

@@ -1,5 +1,5 @@
 // Profile core: what every provider does.
-import { toBinary } from '@bufbuild/protobuf'
+import { create, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
 import {
   GetProviderInfoResponseSchema,
@@ -7,10 +7,10 @@ import {
   ProviderCapability,
   SurveyProvider,
 } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
-import { SurveyScene, SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
-import { compileRules, violationInWords } from '../../services/rpc/validation.js'
+import { SurveySchema, SurveySummarySchema } from '../../gen/surveyauth/v1/survey_pb.js'
+import { compileRules, type Violation } from '../../services/rpc/validation.js'
 import { contradictionIn } from '../../services/survey/contradictions.js'
-import { check, checkSame } from './check.js'
+import { check, checkRules, checkSame } from './check.js'
 import type { OwnerFixture, OwnerIds } from './fixtures.js'
 import type { KitTest } from './kit-test.js'
 import { checkOwner, idsLike } from './owners.js'
@@ -29,8 +29,7 @@ export const coreTests: readonly KitTest[] = [
     title: 'GetProviderInfo names the provider',
     why: 'its name and version are in the log when it is connected, and in this report',
     async run(probe) {
-      const violation = infoRules(await probe.answer(getProviderInfo, {}))
-      check(violation === undefined, violation ? violationInWords(violation) : '')
+      checkRules(infoRules(await probe.answer(getProviderInfo, {})), 'the provider')
     },
   },
   {
@@ -193,21 +192,20 @@ export const coreTests: readonly KitTest[] = [
   },
   {
     id: 'SP-16',
-    title: 'every survey keeps within the bounds of the record',
+    title: 'every survey keeps within the bounds of the record, by itself and in the list',
     why: 'survey-auth refuses a survey that does not, and its user cannot read it; the bounds are in survey.proto',
     async run(probe, { owner, other }) {
       for (const { ids, surveyIds } of [owner, other]) {
+        const { surveys } = await probe.answer(listSurveys, { owner: ids, limit: MAX_PAGE })
+        for (const row of surveys) checkRules(summaryRules(row), `survey ${idOf(row)} of the list`)
         for (const surveyId of surveyIds) {
           const { survey } = await probe.answer(getSurvey, { owner: ids, surveyId })
-          check(survey !== undefined, 'the survey is missing')
-          const violation = surveyRules(survey)
-          check(violation === undefined, violation ? violationInWords(violation) : '')
+          check(survey !== undefined, `survey ${surveyId} is missing`)
+          checkRules(surveyRules(survey), `survey ${surveyId}`)
           const contradiction = contradictionIn(survey)
-          check(contradiction === undefined, contradiction ?? '')
-          check(survey.scene !== SurveyScene.UNSPECIFIED, 'scene is unspecified')
-          check(survey.state !== SurveyState.UNSPECIFIED, 'state is unspecified')
+          check(contradiction === undefined, `survey ${surveyId}: ${contradiction}`)
           const bytes = toBinary(SurveySchema, survey).length
-          check(bytes <= MAX_SURVEY_BYTES, `the survey has ${bytes} bytes, more than ${MAX_SURVEY_BYTES}`)
+          check(bytes <= MAX_SURVEY_BYTES, `survey ${surveyId} has ${bytes} bytes, more than ${MAX_SURVEY_BYTES}`)
         }
       }
     },
@@ -289,6 +287,12 @@ const infoRules = compileRules(GetProviderInfoResponseSchema)
 const surveyRules = compileRules(SurveySchema)
 
 type Row = ListSurveysResponse['surveys'][number]
+
+/** A row of a list has the bounds of the survey. */
+function summaryRules({ survey }: Row): Violation | undefined {
+  const { id, hash, title, state } = survey ?? create(SurveySummarySchema)
+  return surveyRules(create(SurveySchema, { id, hash, title, state }))
+}
 
 function idOf({ survey }: Row): bigint {
   return survey?.id ?? 0n

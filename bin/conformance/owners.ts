@@ -1,18 +1,13 @@
 // Whose an answer is, and who must not be taken for whom.
 import type { Owner } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import { isOwner } from '../../services/survey/provider/received.js'
 import { check } from './check.js'
 import type { OwnerIds } from './fixtures.js'
 
-/** That a record is of the owner who was asked for: it names one of their ids, and none that they do not have. @throws Wrong */
+/** That a record is of the owner who was asked for, in the eyes of survey-auth. @throws Wrong */
 export function checkOwner(named: Owner | undefined, asked: OwnerIds, what: string): void {
-  const ids = (['externalId', 'userId'] as const).map((id) => [named?.[id] ?? '', asked[id]] as const)
-  const isNamed = ids.some(([found, expected]) => found !== '' && found === expected)
-  const isOther = ids.some(([found, expected]) => found !== '' && expected !== '' && found !== expected)
-  check(isNamed && !isOther, `the owner of ${what} is ${named ? JSON.stringify(idsIn(named)) : 'missing'}`)
-}
-
-function idsIn({ externalId, userId }: Owner): OwnerIds {
-  return { externalId, userId }
+  const { externalId, userId } = named ?? {}
+  check(isOwner(named, asked), `the owner of ${what} is ${named ? JSON.stringify({ externalId, userId }) : 'missing'}`)
 }
 
 const otherCase = (text: string) => (text === text.toUpperCase() ? text.toLowerCase() : text.toUpperCase())

@@ -10,19 +10,18 @@ import {
   toBinary,
   toJsonString,
 } from '@bufbuild/protobuf'
-import type { Code } from '@connectrpc/connect'
+import { Code } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import type { Address } from '../../services/rpc/address.js'
 import { type ConnectionOptions, connect, credentials } from '../../services/rpc/connection.js'
+import { pathOf } from '../../services/rpc/dispatcher.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
+import { callOnce } from '../../services/rpc/single-call.js'
+import { MAX_ANSWER_BYTES, PROVIDER_DEADLINE_MS } from '../../services/survey/provider/provider-client.js'
 import { check } from './check.js'
 
 /** Longest wait for an answer, so that a silent provider ends the test it fails. */
 const CALL_TIMEOUT_MS = 5_000
-/** Largest answer that survey-auth takes. */
-const MAX_RESPONSE_BYTES = 4 * 1024 * 1024
-/** survey-auth waits no longer: the apps in front of it give up at 2 s. */
-const MAX_ANSWER_MS = 1_500
 const MAX_SHOWN = 400
 
 /** One call and what came of it. */
@@ -41,45 +40,45 @@ export class Connection {
   readonly #client: grpc.Client
 
   constructor(address: Address, tls: (() => TlsMaterial) | undefined) {
-    const options: ConnectionOptions = { address, tls, maxResponseBytes: MAX_RESPONSE_BYTES, isPinged: false }
+    const options: ConnectionOptions = { address, tls, maxResponseBytes: MAX_ANSWER_BYTES, isPinged: false }
     this.#client = connect(options, credentials(options))
   }
 
-  call<M extends DescMethod>(method: M, request: MessageShape<M['input']>): Promise<Exchange<M>> {
+  /** @param signal aborted when nobody waits any longer */
+  async call<M extends DescMethod>(
+    method: M,
+    request: MessageShape<M['input']>,
+    signal?: AbortSignal,
+  ): Promise<Exchange<M>> {
     const sentAt = performance.now()
-    return new Promise((resolve) => {
-      this.#send(method, request, (error, response) => {
-        const { code, details: message = '' } = error ?? {}
-        resolve({ method, request, response, code: code as Code | undefined, message, ms: performance.now() - sentAt })
-      })
-    })
-  }
-
-  /** Sends it and walks away. */
-  async cancel<M extends DescMethod>(method: M, request: MessageShape<M['input']>, afterMs: number): Promise<void> {
-    const call = this.#send(method, request, () => undefined)
-    await new Promise((resolve) => setTimeout(resolve, afterMs))
-    call.cancel()
+    const outcome = await callOnce(this.#client, {
+      path: pathOf(method),
+      request: Buffer.from(toBinary<DescMessage>(method.input, request)),
+      metadata: new grpc.Metadata(),
+      deadlineMs: sentAt + CALL_TIMEOUT_MS,
+      signal,
+    }).then((bytes) => decoded(method, bytes), failed)
+    return { method, request, ...outcome, ms: performance.now() - sentAt }
   }
 
   close(): void {
     this.#client.close()
   }
+}
 
-  #send<M extends DescMethod>(
-    method: M,
-    request: MessageShape<M['input']>,
-    onEnd: (error: grpc.ServiceError | null, response?: MessageShape<M['output']>) => void,
-  ): grpc.ClientUnaryCall {
-    return this.#client.makeUnaryRequest(
-      `/${method.parent.typeName}/${method.name}`,
-      (message: MessageShape<M['input']>) => Buffer.from(toBinary<DescMessage>(method.input, message)),
-      (bytes) => fromBinary<DescMessage>(method.output, bytes) as MessageShape<M['output']>,
-      request,
-      { deadline: Date.now() + CALL_TIMEOUT_MS },
-      onEnd,
-    )
+type Outcome<M extends DescMethod> = Pick<Exchange<M>, 'response' | 'code' | 'message'>
+
+function decoded<M extends DescMethod>({ output }: M, bytes: Buffer): Outcome<M> {
+  try {
+    const response = fromBinary<DescMessage>(output, bytes) as MessageShape<M['output']>
+    return { response, code: undefined, message: '' }
+  } catch {
+    return { response: undefined, code: Code.Internal, message: `what came is no ${output.typeName}` }
   }
+}
+
+function failed({ code, details }: grpc.ServiceError): Outcome<never> {
+  return { response: undefined, code: code as number as Code, message: details }
 }
 
 /** What one run of a test calls with. */
@@ -95,10 +94,7 @@ export class Probe {
   }
 
   async call<M extends DescMethod>(method: M, request: MessageInitShape<M['input']>): Promise<Exchange<M>> {
-    const exchange = await this.#connection.call(
-      method,
-      create<DescMessage>(method.input, request) as MessageShape<M['input']>,
-    )
+    const exchange = await this.#connection.call(method, messageOf(method, request))
     this.last = exchange
     this.#onCall(exchange.ms)
     return exchange
@@ -125,18 +121,22 @@ export class Probe {
     return message
   }
 
-  cancel<M extends DescMethod>(method: M, request: MessageInitShape<M['input']>, afterMs: number): Promise<void> {
-    return this.#connection.cancel(
-      method,
-      create<DescMessage>(method.input, request) as MessageShape<M['input']>,
-      afterMs,
-    )
+  /** Sends it, and walks away after a time. */
+  async cancel<M extends DescMethod>(method: M, request: MessageInitShape<M['input']>, afterMs: number): Promise<void> {
+    await this.#connection.call(method, messageOf(method, request), AbortSignal.timeout(afterMs))
   }
+}
+
+function messageOf<M extends DescMethod>(
+  { input }: M,
+  request: MessageInitShape<M['input']>,
+): MessageShape<M['input']> {
+  return create<DescMessage>(input, request) as MessageShape<M['input']>
 }
 
 /** @throws Wrong */
 export function checkQuick({ method, ms }: Exchange): void {
-  check(ms <= MAX_ANSWER_MS, `${method.name} took ${Math.round(ms)} ms, more than ${MAX_ANSWER_MS}`)
+  check(ms <= PROVIDER_DEADLINE_MS, `${method.name} took ${Math.round(ms)} ms, more than ${PROVIDER_DEADLINE_MS}`)
 }
 
 /** As gRPC writes it; OK for a call that did not fail. */

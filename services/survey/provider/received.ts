@@ -58,14 +58,19 @@ export function surveysIn(asked: ListSurveysRequest, answer: ListSurveysResponse
   return { surveys, total: Math.min(total, MAX_TOTAL) }
 }
 
-/** The owner of a record names one id of the one who was asked for, and none that they do not have. */
-function requireOwner(asked: Owner | undefined, told: Owner | undefined, surveyId: bigint): void {
+/** Whether the owner of a record names one id of the one who was asked for, and none that they do not have. */
+export function isOwner(told: Pick<Owner, OwnerId> | undefined, asked: Pick<Owner, OwnerId> | undefined): boolean {
   const ids = [
     [told?.externalId, asked?.externalId],
     [told?.userId, asked?.userId],
   ].filter(([ofTold, ofAsked]) => ofTold && ofAsked)
-  if (ids.length > 0 && ids.every(([ofTold, ofAsked]) => ofTold === ofAsked)) return
-  throw violation(`survey ${surveyId} is not of the owner who was asked for`)
+  return ids.length > 0 && ids.every(([ofTold, ofAsked]) => ofTold === ofAsked)
+}
+
+type OwnerId = 'externalId' | 'userId'
+
+function requireOwner(asked: Owner | undefined, told: Owner | undefined, surveyId: bigint): void {
+  if (!isOwner(told, asked)) throw violation(`survey ${surveyId} is not of the owner who was asked for`)
 }
 
 /** The rules by which surveys are imported. A survey of theirs has an id. */
