@@ -56,6 +56,7 @@ function reason(file) {
   if (file.includes('browser/webkit')) return 'no WebKitGTK found; install webkit2gtk-driver and xvfb'
   if (file.includes('browser')) return 'no Chromium found; install one or set CHROMIUM_PATH'
   if (file.includes('postgres')) return 'no PostgreSQL could be started on this machine'
+  if (file.includes('examples')) return 'grpcio, grpc-go or grpc-java is missing; .ci/run names the packages of Debian'
   if (file.includes('full-disk')) return 'there is no prlimit'
   if (file.includes('power-cut')) return 'strace is not installed or may not trace'
   return 'the file says why'

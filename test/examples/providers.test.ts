@@ -143,5 +143,10 @@ describe.each(Object.entries(languages))('the provider in %s', (_, { isHere, pre
     expect(await as(authority, 'DNS:survey.test')).toBe('ok')
     expect(await as(authority, 'DNS:gateway.test')).toBe('PermissionDenied')
     expect(['ok', 'PermissionDenied']).not.toContain(await as(createAuthority(), 'DNS:survey.test'))
+
+    const kit = await createProcess(pemFiles(folder, materialOf(authority, authority.issue('DNS:survey.test'))))
+    const about = ['--url', `https://localhost:${port}`, '--fixtures', path.join(FOLDER, 'fixtures.json')]
+    const { stdout } = await kit.run(['conformance', 'provider', ...about, '--only', 'SP-01,SP-10'])
+    expect(stdout, 'as survey-auth itself connects').toMatch(/core 2\/2,.* → PARTIAL\n$/)
   })
 })
