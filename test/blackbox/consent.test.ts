@@ -2,6 +2,8 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ErrorInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { Permission } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { expectError } from '../harness/envelope.js'
+import { smallSurvey } from '../harness/sample-surveys.js'
 import { type Access, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
 import { decisionForm } from '../harness/visitor.js'
 import { openService, startService } from '../harness.js'
@@ -104,6 +106,31 @@ describe('an app that may ask for answers', () => {
     await service.admin.setAppDisabled({ appid: access.app.appid, disabled: true })
     expect(await refusalOf(access)).toBe('INVALID_APPID')
   })
+})
+
+test('an app that is told answers_not_granted sends the user through the page again, and then reads answers with the new token', async () => {
+  const before = await service.grantAccess()
+  const { app, user } = before
+  const [surveyId = 0] = await service.importSurveys(user, [smallSurvey()])
+  await service.backend.survey.importAnswers({ surveyId: BigInt(surveyId), answers: [{}, {}] })
+  await letAskForAnswers(app)
+  const refused = await service.answers(before, surveyId)
+  expectError(refused, 'answers_not_granted')
+  expect(refused.action).toBe('reauthorize')
+
+  service.clock.advance({ seconds: 1 })
+  const after = await service.grantAccess({ app, user })
+  expect((await service.answers(after, surveyId)).data).toMatchObject({ total: 2, last_answer_id: 2 })
+  expect((await service.survey(after, `${surveyId}/answers/2`)).data).toMatchObject({ answer_id: 2 })
+  expectError(await service.answers(before, surveyId), 'answers_not_granted')
+  expect((await service.survey(before, surveyId)).code).toBe('OK')
+
+  await service.backend.runJanitors()
+  const [old, now] = await grantsOf(app)
+  expect([old?.answersReadTime, now?.answersReadTime]).toEqual([undefined, expect.anything()])
+  await letAskForAnswers(app, false)
+  expectError(await service.answers(after, surveyId), 'answers_not_granted')
+  expectError(await service.survey(after, `${surveyId}/answers/2`), 'answers_not_granted')
 })
 
 test('somebody who has connected the app before is told that reading answers is new, until that is confirmed', async () => {
