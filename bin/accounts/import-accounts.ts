@@ -1,6 +1,4 @@
 // Sends the accounts in a file to AdminService.ImportUsers, and says what has become of them.
-import { once } from 'node:events'
-import { createWriteStream } from 'node:fs'
 import path from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { create } from '@bufbuild/protobuf'
@@ -15,12 +13,13 @@ import {
 } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import type { Json } from '../commands/command.js'
 import { asOperator, type Operator } from '../compose/operator.js'
-import { isOfSystem, unreadable, unwritable } from '../error-code.js'
+import { isOfSystem, unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { nextOf, noticeInterruption, Refusals } from '../import-file.js'
 import { message, printRow, progress } from '../output.js'
 import { type Account, readAccount } from './account.js'
 import { type Convert, fromAuth0, fromFirebase, fromKeycloak, readFirebaseParameters } from './converters.js'
-import { csvRows, jsonDocument, jsonLines, open, type RecordRead, UnreadableRecords } from './records.js'
+import { csvRows, jsonDocument, jsonLines, open, type RecordRead } from './records.js'
 
 export interface ImportOptions extends Json {
   readonly format?: 'ndjson' | 'csv'
@@ -46,8 +45,6 @@ const OUTCOMES = {
 
 /** Users of one call, which is one transaction: the contract's bound, ImportUsersRequest.users. */
 const MAX_BATCH = 200
-/** Refused records that are shown without a report. */
-const MAX_SHOWN = 10
 /** How often a call is sent again while all hashing threads are taken. */
 const MAX_ATTEMPTS = 60
 
@@ -91,31 +88,11 @@ export async function importAccounts(file: string, options: ImportOptions): Prom
   throw new CommandError(`interrupted; go on with --from ${nextLine}`)
 }
 
-function printTotals(tally: Tally, { json, dryRun, report }: ImportOptions, refusals: Refusals): void {
+function printTotals(tally: Tally, { json, dryRun }: ImportOptions, refusals: Refusals): void {
   printRow({ ...tally, dry_run: dryRun === true }, { json })
-  for (const { line, reason } of refusals.shown) message(`line ${line}: ${reason}`)
-  const more = tally.refused - refusals.shown.length
-  if (more > 0 && report === undefined) message(`… and ${more} more; --report FILE writes them all`)
+  refusals.print()
   if (dryRun) message('nothing is stored: this was a dry run')
   if (tally.refused > 0) process.exitCode = EXIT.partial
-}
-
-/** undefined at the end. @throws CommandError when the file cannot be read */
-async function nextOf(batches: AsyncGenerator<readonly ReadAccount[]>, file: string) {
-  try {
-    const { value, done } = await batches.next()
-    return done ? undefined : value
-  } catch (error) {
-    if (isOfSystem(error)) throw new CommandError(unreadable(file, error))
-    throw error instanceof UnreadableRecords ? new CommandError(`cannot read ${file}: ${error.message}`) : error
-  }
-}
-
-/** Aborted by the first signal, so that the call under way is finished; the second one ends the process. */
-function noticeInterruption(): AbortSignal {
-  const controller = new AbortController()
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => controller.abort())
-  return controller.signal
 }
 
 /** @throws CommandError when the options contradict each other */
@@ -231,38 +208,4 @@ function toMessage(account: Account): ImportedUser {
 
 function keysOf({ external_id, username }: Account) {
   return { ...(external_id !== undefined && { external_id }), ...(username !== undefined && { username }) }
-}
-
-interface Refusal {
-  readonly line: number
-  readonly reason: string
-}
-
-/** The first few for the terminal, all for the report. */
-class Refusals {
-  readonly shown: Refusal[] = []
-  readonly #report
-
-  constructor(file: string | undefined) {
-    if (file === undefined) return
-    this.#report = createWriteStream(file, { mode: 0o600 })
-    this.#report.on('error', (error) => {
-      throw new CommandError(unwritable(file, error))
-    })
-  }
-
-  add(refusal: Refusal): void {
-    if (this.#report) this.#report.write(`${JSON.stringify(refusal)}\n`)
-    else if (this.shown.length < MAX_SHOWN) this.shown.push(refusal)
-  }
-
-  async written(): Promise<void> {
-    if (this.#report?.writableNeedDrain) await once(this.#report, 'drain')
-  }
-
-  async end(): Promise<void> {
-    if (!this.#report) return
-    this.#report.end()
-    await once(this.#report, 'close')
-  }
 }

@@ -33,22 +33,22 @@ function shareOf(input: Readable): () => number | undefined {
 }
 
 /** NDJSON: a JSON value a line. Empty lines are skipped. */
-export async function* jsonLines(input: Readable): AsyncGenerator<RecordRead> {
+export async function* jsonLines(input: Readable, maxBytes = MAX_LINE_BYTES): AsyncGenerator<RecordRead> {
   let line = 0
   const share = shareOf(input)
-  for await (const content of linesOf(input)) {
+  for await (const content of linesOf(input, maxBytes)) {
     line += 1
     if (content.trim() === '') continue
     yield {
       line,
       share: share(),
-      read: content.length > MAX_LINE_BYTES ? { fault: 'the line is longer than 64 KiB' } : parsed(content),
+      read: content.length > maxBytes ? { fault: `the line is longer than ${maxBytes / 1024} KiB` } : parsed(content),
     }
   }
 }
 
 /** Of a line that is too long only the beginning. */
-async function* linesOf(input: Readable): AsyncGenerator<string> {
+async function* linesOf(input: Readable, maxBytes: number): AsyncGenerator<string> {
   let line = ''
   for await (const text of textOf(input)) {
     for (const [index, part] of text.split('\n').entries()) {
@@ -56,7 +56,7 @@ async function* linesOf(input: Readable): AsyncGenerator<string> {
         yield line
         line = ''
       }
-      if (line.length <= MAX_LINE_BYTES) line += part
+      if (line.length <= maxBytes) line += part
     }
   }
   yield line

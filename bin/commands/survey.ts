@@ -21,6 +21,7 @@ import {
   printRows,
   progress,
 } from '../output.js'
+import { addAnswerCommands } from './answers.js'
 import { command, group, type Json } from './command.js'
 import { readFileOrInput } from './input.js'
 import { surveyId, surveyIds, wholeNumber } from './options.js'
@@ -111,6 +112,8 @@ export function addSurveyCommands(program: Command): void {
   })
     .argument('<survey_id...>', 'ids of surveys', surveyIds)
     .action(deleteSurveys)
+
+  addAnswerCommands(survey)
 }
 
 async function importSurveys(file: string, { owner, json, dryRun, quiet }: ImportOptions): Promise<void> {
