@@ -3,7 +3,6 @@ import type { Timestamp } from '@bufbuild/protobuf/wkt'
 import type { Answer } from '../../gen/surveyauth/v1/answer_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type {
-  ExportAnswersRequest,
   GetAnswerRequest,
   GetAnswerResponseSchema,
   ListAnswersRequest,
@@ -64,7 +63,9 @@ async function handedOut(
 }
 
 /** Which answers are asked for. */
-export function pageOf(request: ListAnswersRequest | ExportAnswersRequest): AnswerPage {
+export function pageOf(
+  request: Pick<ListAnswersRequest, 'pageSize' | 'afterAnswerId' | 'since' | 'until'>,
+): AnswerPage {
   const { pageSize, afterAnswerId, since, until } = request
   return {
     afterId: Number(afterAnswerId),

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import { ProviderCapability, SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { SurveyState } from '../../gen/surveyauth/v1/survey_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
@@ -37,6 +37,8 @@ beforeAll(async () => {
   const titled = (ids: readonly number[]) => ids.map((id) => ({ id: BigInt(id), title: `No. ${id}` }))
   await survey.importSurveys({ ownerUserId: 'user_ann', surveys: titled([5, 3, 9, 7]) })
   await survey.importSurveys({ ownerUserId: 'user_bob', surveys: titled([4]) })
+  const answers = [1, 2, 3, 4].map((at) => ({ respondentId: `r-${at}`, endTime: { seconds: BigInt(at) * 100n } }))
+  for (const surveyId of [5n, 9n]) await survey.importAnswers({ surveyId, answers })
   await survey.deleteSurveys({ surveyIds: [9n] })
   return () => store.close()
 })
@@ -51,11 +53,11 @@ async function codeOf(answer: Promise<unknown>): Promise<Code | undefined> {
 }
 
 describe('our own provider', () => {
-  test('says what it is, and claims no capability', async () => {
+  test('says what it is, and that it serves answers', async () => {
     expect(await provider.getProviderInfo({})).toMatchObject({
       name: 'survey-auth',
       version: '1.2.3',
-      capabilities: [],
+      capabilities: [ProviderCapability.ANSWERS],
     })
   })
 
@@ -101,8 +103,37 @@ describe('our own provider', () => {
     expect(await codeOf(provider.getSurvey({ owner: ann }))).toBe(Code.InvalidArgument)
   })
 
-  test('does not serve answers, which it does not claim', async () => {
-    expect(await codeOf(provider.listAnswers({ owner: ann, surveyId: 5n, limit: 1 }))).toBe(Code.Unimplemented)
-    expect(await codeOf(provider.getAnswer({ owner: ann, surveyId: 5n, answerId: 1n }))).toBe(Code.Unimplemented)
+  test('lists the answers to a survey above an id, with the owner of the survey and ids of respondents as they are stored', async () => {
+    const list = async (request: object) => {
+      const found = await provider.listAnswers({ owner: ann, surveyId: 5n, limit: 1000, ...request })
+      const ids = found.answers.map(({ answerId }) => Number(answerId))
+      return { ids, total: Number(found.totalSize), owner: found.owner?.userId, first: found.answers[0]?.respondentId }
+    }
+    const whole = { total: 4, owner: 'user_ann' }
+    expect(await list({})).toEqual({ ids: [1, 2, 3, 4], first: 'r-1', ...whole })
+    expect(await list({ afterAnswerId: 1n, limit: 2 })).toEqual({ ids: [2, 3], first: 'r-2', ...whole })
+    expect(await list({ afterAnswerId: 4n })).toEqual({ ids: [], first: undefined, ...whole })
+    const [since, until] = [{ seconds: 200n }, { seconds: 400n }]
+    expect(await list({ since, until })).toEqual({ ids: [2, 3], first: 'r-2', total: 2, owner: 'user_ann' })
+  })
+
+  test('answers one answer to a survey', async () => {
+    const { answer, owner } = await provider.getAnswer({ owner: ann, surveyId: 5n, answerId: 3n })
+    expect(answer).toMatchObject({ answerId: 3n, surveyId: 5n, respondentId: 'r-3' })
+    expect(owner).toMatchObject({ userId: 'user_ann', externalId: '' })
+  })
+
+  test.each([
+    ['of somebody else', { userId: 'user_bob' }, 5n],
+    ['that was deleted', ann, 9n],
+    ['of an owner known by external_id alone', { externalId: 'ann@platform' }, 5n],
+    ['of nobody', {}, 9n],
+  ])('does not find answers to a survey %s', async (_, owner, surveyId) => {
+    expect(await codeOf(provider.listAnswers({ owner, surveyId, limit: 1 }))).toBe(Code.NotFound)
+    expect(await codeOf(provider.getAnswer({ owner, surveyId, answerId: 1n }))).toBe(Code.NotFound)
+  })
+
+  test('does not find an answer that is not there', async () => {
+    expect(await codeOf(provider.getAnswer({ owner: ann, surveyId: 5n, answerId: 5n }))).toBe(Code.NotFound)
   })
 })
