@@ -1,5 +1,5 @@
 // Runs the tests of the kit: each several times in turn, so that a call must change nothing, then many times at once.
-import { ProviderCapability } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import { ProviderCapability, SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { answersTests } from './answers-tests.js'
 import { Wrong } from './check.js'
 import { coreTests } from './core-tests.js'
@@ -44,7 +44,7 @@ export interface ProfileResult {
   readonly profile: Profile
   readonly isClaimed: boolean
   readonly outcomes: readonly Outcome[]
-  /** Not run: not chosen, or not claimed. */
+  /** Not run: not chosen, not claimed, or after one at which the provider ceased to answer. */
   readonly skipped: readonly KitTest[]
 }
 
@@ -61,14 +61,19 @@ export interface KitRun {
 /** @throws what is a defect of the kit */
 export async function runProfile(profile: Profile, run: KitRun): Promise<ProfileResult> {
   const isClaimed = run.claimed.includes(profile)
-  const isChosen = (test: KitTest) => isClaimed && run.isChosen(profile, test)
   const outcomes: Outcome[] = []
-  for (const test of testsOf[profile].filter(isChosen)) {
+  for (const test of testsOf[profile].filter((one) => isClaimed && run.isChosen(profile, one))) {
     const outcome = await runTest(test, run)
     run.onOutcome(outcome)
     outcomes.push(outcome)
+    if (outcome.failure && !(await askInfo(run.connection)).response) break // the others would only repeat it
   }
-  return { profile, isClaimed, outcomes, skipped: testsOf[profile].filter((test) => !isChosen(test)) }
+  const ran = outcomes.map(({ test }) => test)
+  return { profile, isClaimed, outcomes, skipped: testsOf[profile].filter((test) => !ran.includes(test)) }
+}
+
+export function askInfo(connection: Connection): Promise<Exchange<typeof SurveyProvider.method.getProviderInfo>> {
+  return new Probe(connection, () => undefined).call(SurveyProvider.method.getProviderInfo, {})
 }
 
 async function runTest(test: KitTest, { connection, fixtures, repeats: { inTurn, atOnce } }: KitRun): Promise<Outcome> {

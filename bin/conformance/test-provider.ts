@@ -1,6 +1,6 @@
 // The kit for providers of surveys: what it is given, what it runs, what it writes.
 import { writeFileSync } from 'node:fs'
-import { type GetProviderInfoResponse, SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import type { GetProviderInfoResponse } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { causeOf } from '../../services/rpc/connection.js'
 import type { Json } from '../commands/command.js'
@@ -11,7 +11,7 @@ import { isOfSystem, unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { harmlessLines, printJson } from '../output.js'
 import { type Fixtures, parseFixtures, unusable } from './fixtures.js'
-import { Connection, codeName, Probe } from './probe.js'
+import { Connection, codeName } from './probe.js'
 import {
   KIT_VERSION,
   outcomeInWords,
@@ -22,7 +22,16 @@ import {
   verdictInWords,
   verdictOn,
 } from './report.js'
-import { claimedBy, PROFILES, type Profile, type ProfileResult, REPEATS, runProfile, testsOf } from './run-kit.js'
+import {
+  askInfo,
+  claimedBy,
+  PROFILES,
+  type Profile,
+  type ProfileResult,
+  REPEATS,
+  runProfile,
+  testsOf,
+} from './run-kit.js'
 
 const MAX_FIXTURES_BYTES = 1024 * 1024
 const TEST_IDS = PROFILES.flatMap((profile) => testsOf[profile]).map(({ id }) => id)
@@ -50,7 +59,7 @@ export async function testProvider(options: KitOptions): Promise<void> {
   const tls = url.kind === 'tls' ? readTls(readConfig(process.env)) : undefined
   const connection = new Connection(url, tls && (() => tls))
   try {
-    const info = await askInfo(connection, formatAddress(url))
+    const info = await preflight(connection, formatAddress(url))
     const report = await runAll(connection, info, fixtures, options)
     if (options.json) printJson(reportObject(report))
     if (options.report !== undefined) write(options.report, toYaml(report))
@@ -72,7 +81,9 @@ async function runAll(
   if (claimed.includes('answers') && isDemanded('answers') && !fixtures.answers) {
     throw unusable(file, 'answers: is needed, because the provider claims them')
   }
-  const say = (text: string) => json || process.stdout.write(`${harmlessLines(text)}\n`)
+  const say = (text: string) => {
+    if (!json) process.stdout.write(`${harmlessLines(text)}\n`)
+  }
   say(`survey-auth provider kit ${KIT_VERSION} · ${name} ${version} · claims: ${claimed.join(', ')}`)
   const results: ProfileResult[] = []
   for (const profile of PROFILES) {
@@ -93,10 +104,9 @@ async function runAll(
   return { date: new Date(), implementation: { name, version, url: formatAddress(url) }, results, verdict }
 }
 
-/** @throws CommandError when nobody answers there who is a provider */
-async function askInfo(connection: Connection, url: string): Promise<GetProviderInfoResponse> {
-  const probe = new Probe(connection, () => undefined)
-  const { response, code, message } = await probe.call(SurveyProvider.method.getProviderInfo, {})
+/** Asked before any test, so that an address at which there is no provider is one message. @throws CommandError */
+async function preflight(connection: Connection, url: string): Promise<GetProviderInfoResponse> {
+  const { response, code, message } = await askInfo(connection)
   if (response) return response
   const cause = causeOf(message).replace(/\s+/g, ' ')
   throw new CommandError(`no provider answers at ${url}: ${codeName(code)} ${cause}`, EXIT.usage)

@@ -1,12 +1,13 @@
 // The kit for providers: it passes a right one, and fails wrong ones exactly where they are wrong.
 import { readFileSync } from 'node:fs'
+import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test } from 'vitest'
 import { parseFixtures } from '../../bin/conformance/fixtures.js'
 import { Connection } from '../../bin/conformance/probe.js'
 import { claimedBy, PROFILES, runProfile, testsOf } from '../../bin/conformance/run-kit.js'
 import { type ProviderCapability, SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { parseAddress } from '../../services/rpc/address.js'
-import { fixtures, type Methods, right, serveProvider } from './array-provider.js'
+import { fixtures, type Methods, Refusal, right, serveProvider } from './array-provider.js'
 import { wrongProviders } from './wrong-providers.js'
 
 /** Ids of the tests that it fails, each run a few times only. */
@@ -40,6 +41,19 @@ test.each(wrongProviders)('one that $fault fails $fails', async ({ fails, method
     state.isCancelled = true
   }
   expect(await failedBy({ ...right, ...methods(state) }, onCancelled)).toEqual(fails)
+})
+
+test('one that ceases to answer fails the tests at which it did, and the others are left out', async () => {
+  const state = { isGone: false }
+  const unlessGone = Object.entries(right).map(([name, method]) => [
+    name,
+    (request: never) => {
+      state.isGone ||= name === 'getSurvey'
+      if (state.isGone) throw new Refusal(Code.Unavailable, 'gone')
+      return method(request)
+    },
+  ])
+  expect(await failedBy(Object.fromEntries(unlessGone))).toEqual(['SP-07', 'SP-31'])
 })
 
 test('every test of the kit fails some wrong provider', () => {
