@@ -15,7 +15,7 @@ import {
   requestValues,
   withRequest,
 } from './authorization-request.js'
-import { type AskedConsent, consentFields, consentLines, readConsent, versionOf } from './consent.js'
+import { consentOf, consentTo } from './consent.js'
 import { FormRefused, type FormUse } from './csrf.js'
 import { callbackHost, displayDay, displayDuration, displayName, displayUser, initial } from './display.js'
 import { guarded } from './failures.js'
@@ -52,9 +52,7 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     href: authorizeHref(asked),
     expectsFragment: true,
   }
-  const { permissions } = app
-  const lines = consentLines(t, permissions)
-  const consent = { permissions, consentVersion: versionOf(lines) }
+  const { permissions, consentVersion, lines } = consentTo(app.permissions, t)
   const view = {
     appName,
     appInitial: initial(appName),
@@ -68,7 +66,10 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     areAnswersNew: permissions.some((permission) => !user.permissions.includes(permission)),
     decision: {
       action: withRequest(AUTHORIZE_PATH, asked),
-      hidden: [...consentFields(consent), csrfField(visit, decisionUse(sessionToken, asked, consent))],
+      hidden: [
+        { name: 'consent_version', value: consentVersion },
+        csrfField(visit, decisionUse(sessionToken, asked, consentVersion)),
+      ],
     },
     leave: {
       action: withRequest(SIGN_OUT_PATH, asked),
@@ -88,17 +89,20 @@ function decide(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest): Promise<Answer> {
   const { deps, request, sessionToken } = visit
   const signedOut = sessionToken === undefined && visit.hadFormKey // in another tab: the form died with the session
-  const consent = readConsent(form)
-  const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked, consent))
+  const consentVersion = form.optional('consent_version', 64)
+  const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked, consentVersion))
   await deps.token.checkAuthorizationRequest(asked, request.rpc)
   if (sessionToken === undefined) return signInAgain(visit, asked, 'sessionEnded')
   const decision = form.optional('decision', 16)
   if (decision === 'cancel') return leave(asked, { error: 'access_denied' }, 'cancelled')
   if (decision !== 'confirm') throw invalidArgument('decision is neither confirm nor cancel')
+  const consent = consentOf(consentVersion, Object.values(deps.look.texts))
+  if (!consent) throw new FormRefused('expired') // its words have changed
   try {
+    const { permissions } = consent
     const { appid, redirectUri, scope, codeChallenge } = asked
     const { code } = await deps.token.issueCode(
-      { sessionToken, requestId, appid, redirectUri, scope, codeChallenge, ...consent },
+      { sessionToken, requestId, appid, redirectUri, scope, codeChallenge, permissions, consentVersion },
       await request.rpcForClient(),
     )
     return leave(asked, { code }, 'confirmed')
@@ -113,10 +117,6 @@ function leave(asked: AuthorizationRequest, result: { code: string } | { error: 
   return redirectTo(callbackHref(asked, result), { outcome, appid: asked.appid })
 }
 
-function decisionUse(
-  sessionToken: string | undefined,
-  asked: AuthorizationRequest,
-  { permissions, consentVersion }: AskedConsent,
-): FormUse {
-  return { form: 'authorization', sessionToken, about: [...requestValues(asked), permissions.join(), consentVersion] }
+function decisionUse(sessionToken: string | undefined, asked: AuthorizationRequest, consentVersion: string): FormUse {
+  return { form: 'authorization', sessionToken, about: [...requestValues(asked), consentVersion] }
 }

@@ -1,5 +1,7 @@
+import { randomBytes } from 'node:crypto'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { newFormId, signForm } from '../../gateway/pages/csrf.js'
 import { ErrorInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { Permission } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { expectError } from '../harness/envelope.js'
@@ -160,18 +162,38 @@ describe('a confirmation means what was shown', () => {
     expect(await refusalOf(access)).toBe('ANSWERS_NOT_GRANTED')
   })
 
-  test.each([{ reads_answers: '1' }, { reads_answers: '' }, { consent_version: '0123456789ab' }])(
-    'a form that says otherwise, %j, is none of ours',
-    async (changed) => {
-      const readsAnswers = changed.reads_answers === ''
-      const [app, user] = [await service.createApp({ readsAnswers }), await service.createUser()]
-      const visitor = service.visitor()
-      const page = await service.authorizationPage(visitor, app, user)
-      const reply = await visitor.submit(page, decisionForm(page), { decision: 'confirm', ...changed })
-      expect(reply.headers.get('location') ?? '').not.toContain('code=')
-      expect(await grantsOf(app)).toEqual([])
-    },
-  )
+  test('a form that is given the words of another is none of ours', async () => {
+    const [app, asks] = [await service.createApp(), await service.createApp({ readsAnswers: true })]
+    const user = await service.createUser()
+    const visitor = service.visitor()
+    const wider = decisionForm(await service.authorizationPage(visitor, asks, user)).fields.consent_version ?? ''
+    const page = await service.authorizationPage(visitor, app, user)
+    const form = decisionForm(page)
+    expect(form.fields.consent_version).not.toBe(wider)
+    const reply = await visitor.submit(page, form, { decision: 'confirm', consent_version: wider })
+    expect(reply.headers.get('location') ?? '').not.toContain('code=')
+  })
+
+  test('a form whose words none of our pages has any more is shown anew, whoever has signed it', async () => {
+    const [app, user] = [await service.createApp({ readsAnswers: true }), await service.createUser()]
+    const visitor = service.visitor()
+    const page = await service.authorizationPage(visitor, app, user)
+    const [, formKey = ''] = [...visitor.cookies].find(([name]) => name.endsWith('form_key')) ?? []
+    const [, sessionToken] = [...visitor.cookies].find(([name]) => name.endsWith('session')) ?? []
+    const signed = (consentVersion: string) => {
+      const about = [app.appid, app.redirectUri, 'code', 'snsapi_user', '', '', '', consentVersion]
+      const [now, use] = [service.clock.now(), { form: 'authorization', sessionToken, about } as const]
+      return { consent_version: consentVersion, csrf: signForm(formKey, use, newFormId(randomBytes, now), now) }
+    }
+    const { consent_version: shown = '' } = decisionForm(page).fields
+    const send = (fields: object) => visitor.submit(page, decisionForm(page), { decision: 'confirm', ...fields })
+    const [unknown, known] = [await send(signed('0123456789ab')), await send(signed(shown))]
+    expect(unknown.text).toContain('form has expired')
+    expect([unknown, known].map(({ headers }) => headers.get('location')?.includes('code=') ?? false)).toEqual([
+      false,
+      true,
+    ])
+  })
 
   test('a form that was confirmed with other permissions or other words yields another code', async () => {
     const { appid, redirectUri } = await service.createApp({ readsAnswers: true })
