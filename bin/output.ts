@@ -140,6 +140,11 @@ export function message(text: string): void {
   process.stderr.write(`${process.stderr.isTTY ? EMPTY_LINE : ''}${harmlessLines(text)}\n`)
 }
 
+/** What a person likes to know, and a script's log does not need: only on a terminal. */
+export function note(text: string): void {
+  if (process.stderr.isTTY) message(text)
+}
+
 const EMPTY_LINE = '\r\u001b[K' // of a terminal; there may be a bar
 
 const PROGRESS_MS = 5_000
@@ -148,11 +153,12 @@ const BAR_COLUMNS = 30
 /** `share` of the whole, 0 to 1, for works that can tell. */
 export type Progress = (text: string, share?: number) => void
 
-/** Says how far a long work is: on a terminal as a bar, which is gone when the work is done; else every few seconds. */
+/** Says on a terminal how far a long work is: as a bar, which is gone when the work is done, or every few seconds. */
 export function progress(): Progress {
   let saidAt = performance.now()
   return (text, share) => {
-    if (process.stderr.isTTY && share !== undefined) {
+    if (!process.stderr.isTTY) return
+    if (share !== undefined) {
       const done = Math.floor(share * BAR_COLUMNS)
       const bar = share === 1 ? '' : `[${'#'.repeat(done).padEnd(BAR_COLUMNS, '.')}] ${harmless(text)}`
       process.stderr.write(`${EMPTY_LINE}${bar}`)

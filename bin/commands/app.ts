@@ -4,10 +4,11 @@ import type { Command } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
-import { dateOf, message, printJson, printPages, printRow, printRows } from '../output.js'
+import { dateOf, message, note, printJson, printPages, printRow, printRows } from '../output.js'
 import { command, group, type Json } from './command.js'
 import { readLogo } from './input.js'
 import { repeatable, wholeNumber } from './options.js'
+import { asksFirst, confirm, type Sure } from './terminal.js'
 
 /** False: to be removed, or not to hold. */
 interface AppOptions extends Json {
@@ -116,10 +117,12 @@ function addSecretCommands(app: Command): void {
     examples: ['app secret list app_k3J…'],
   }).action(listSecrets)
 
-  command(secret, 'revoke', {
-    about: 'end a secret at once; tokens that were given out stay good',
-    examples: ['app secret revoke secret_x7Q…', 'app secret revoke app_k3J… secret_x7Q…'],
-  })
+  asksFirst(
+    command(secret, 'revoke', {
+      about: 'end a secret at once; tokens that were given out stay good',
+      examples: ['app secret revoke secret_x7Q…', 'app secret revoke app_k3J… secret_x7Q…'],
+    }),
+  )
     .argument('<id>', 'id of the secret, or of its app')
     .argument('[secret_id]', 'after the id of its app')
     .action(revokeSecret)
@@ -195,7 +198,7 @@ async function addSecret(appid: string, { name, expiresInDays, json }: SecretOpt
 
 function printSecret(made: Parameters<typeof printRow>[0], json: Json['json']): void {
   printRow(made, { json })
-  if (!json) message('keep the secret now: it is stored hashed and cannot be shown again')
+  if (!json) note('keep the secret now: it is stored hashed and cannot be shown again')
 }
 
 async function listSecrets(appid: string, options: Json): Promise<void> {
@@ -203,7 +206,8 @@ async function listSecrets(appid: string, options: Json): Promise<void> {
   printSecrets(app, options)
 }
 
-async function revokeSecret(id: string, idBehindAppid: string | undefined, { json }: Json): Promise<void> {
+async function revokeSecret(id: string, idBehindAppid: string | undefined, options: Sure): Promise<void> {
+  await confirm('Revoke the secret? An app that still uses it is refused at once.', options)
   const secretId = idBehindAppid ?? id
   const { appid, alreadyRevoked, secrets } = await asOperator(async ({ admin }) => {
     const appid = idBehindAppid === undefined ? await appidOf(admin, secretId) : id
@@ -211,7 +215,7 @@ async function revokeSecret(id: string, idBehindAppid: string | undefined, { jso
     const { app } = await admin.getApp({ appid })
     return { appid, alreadyRevoked, secrets: app?.secrets ?? [] }
   })
-  if (json) printJson({ appid, secret_id: secretId })
+  if (options.json) printJson({ appid, secret_id: secretId })
   message(alreadyRevoked ? 'it had been revoked already' : 'revoked')
   if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid} --name NAME`)
 }

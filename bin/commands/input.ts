@@ -3,7 +3,7 @@ import { createReadStream, readFileSync, statSync } from 'node:fs'
 import { logoOf } from '../../services/token/logo.js'
 import { errorCode, isOfSystem, unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
-import { message } from '../output.js'
+import { askNewPassword, isAtTerminal } from './terminal.js'
 
 const MAX_PASSWORD_BYTES = 1024 // the contract's bound, CreateUserRequest.password
 
@@ -35,9 +35,12 @@ async function readText(stream: AsyncIterable<Uint8Array>, source: string, maxBy
   }
 }
 
-/** A password from standard input, without the newline that `echo` adds and the byte order mark that some editors put first. */
+/**
+ * A new password: asked for on a terminal, else standard input, without the newline that `echo` adds and the byte order mark that
+ * some editors put first.
+ */
 export async function readPassword(): Promise<string> {
-  if (process.stdin.isTTY) message('type the password, which this terminal shows, then Enter and Ctrl-D')
+  if (isAtTerminal()) return askNewPassword()
   const text = await readFileOrInput('-', MAX_PASSWORD_BYTES + Buffer.byteLength('\ufeff\r\n'))
   const password = text.replace(/^\ufeff/, '').replace(/\r?\n$/, '')
   if (password !== '') return password

@@ -7,7 +7,7 @@ import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { isThere } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
-import { message, printRows, progress } from '../output.js'
+import { message, note, printRows, progress } from '../output.js'
 import { command, group, type Json } from './command.js'
 
 const NOTES = `
@@ -73,5 +73,5 @@ function print(reports: readonly TableReport[], json: true | undefined): void {
     )
   }
   if (different.length > 0) throw new CommandError('the copy differs from the files, so it was rolled back')
-  message(`copied and verified: ${reports.reduce((sum, report) => sum + report.rows, 0)} rows`)
+  note(`copied and verified: ${reports.reduce((sum, report) => sum + report.rows, 0)} rows`)
 }

@@ -13,6 +13,7 @@ import { CommandError, EXIT, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
 import {
   dateOf,
   message,
+  note,
   type Progress,
   printJson,
   printJsonPages,
@@ -26,6 +27,7 @@ import { command, group, type Json } from './command.js'
 import { readFileOrInput } from './input.js'
 import { surveyId, surveyIds, wholeNumber } from './options.js'
 import { NO_CREATOR, surveysIn } from './survey-file.js'
+import { asksFirst, confirm, type Sure } from './terminal.js'
 import { userIdOf } from './usernames.js'
 
 interface ImportOptions extends Json {
@@ -105,11 +107,13 @@ export function addSurveyCommands(program: Command): void {
     .option('--owner <username>', "only this user's; name or user_id")
     .action(exportSurveys)
 
-  command(survey, 'delete', {
-    about: 'delete surveys for good',
-    examples: ['survey delete 7 12'],
-    notes: DELETE_NOTES,
-  })
+  asksFirst(
+    command(survey, 'delete', {
+      about: 'delete surveys for good',
+      examples: ['survey delete 7 12'],
+      notes: DELETE_NOTES,
+    }),
+  )
     .argument('<survey_id...>', 'ids of surveys', surveyIds)
     .action(deleteSurveys)
 
@@ -128,7 +132,8 @@ async function importSurveys(file: string, { owner, json, dryRun, quiet }: Impor
       })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id) || null, hash, title, state }))
   if (json || !quiet) printRows(rows, ['survey_id', 'hash', STATE, 'title'], { json })
-  say(dryRun ? 'nothing is stored: this was a dry run' : `${countOfSurveys(rows.length)} stored for ${owner}`)
+  if (dryRun) say('nothing is stored: this was a dry run')
+  else if (!quiet) note(`${countOfSurveys(rows.length)} stored for ${owner}`)
 }
 
 /** Returns the summaries of the stored surveys, in the order given. */
@@ -156,10 +161,11 @@ async function storeAll(
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
 }
 
-async function deleteSurveys(surveyIds: readonly number[], { json }: Json): Promise<void> {
+async function deleteSurveys(surveyIds: readonly number[], options: Sure): Promise<void> {
   const ids = [...new Set(surveyIds)].map(BigInt)
+  await confirm(`Delete ${countOfSurveys(ids.length)} for good?`, options)
   const already = await asSurveyOperator((operator) => deleteAll(operator, ids))
-  if (json) printJson(ids.map((id) => ({ survey_id: Number(id) })))
+  if (options.json) printJson(ids.map((id) => ({ survey_id: Number(id) })))
   const beside = already > 0 ? `, ${already} had been deleted already` : ''
   message(`${countOfSurveys(ids.length - already)} deleted${beside}`)
 }

@@ -3,11 +3,12 @@ import type { Command } from 'commander'
 import type { Identity, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, asSurveyOperator, type Operator, pagesOfUsers } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
-import { dateOf, message, printJson, printPages, printRow, printRows } from '../output.js'
+import { dateOf, message, note, printJson, printPages, printRow, printRows } from '../output.js'
 import { asArgument } from '../shell.js'
 import { command, group, type Json } from './command.js'
 import { readPassword } from './input.js'
 import { countOfSurveys, deleteSurveysOf } from './survey.js'
+import { asksFirst, confirm, isAtTerminal, type Sure } from './terminal.js'
 import { addUserImport } from './user-import.js'
 import { EXTERNAL_ID, namedUser } from './usernames.js'
 
@@ -17,6 +18,10 @@ interface CreateOptions extends Json {
   readonly passwordStdin?: true
   readonly nickname?: string
   readonly avatar?: string
+}
+
+interface PasswordOptions extends Json {
+  readonly passwordStdin?: true
 }
 
 interface IdentityOptions extends Json {
@@ -42,18 +47,19 @@ const USER = `the user, by name, user_id or ${EXTERNAL_ID}ID`
 export function addUserCommands(program: Command): void {
   const user = group(program, 'user', {
     about: 'accounts that sign in and authorize apps',
-    examples: ['user create --username li.wei --password-stdin < password.txt', 'user list'],
+    examples: ['user create --username li.wei', 'user list'],
   })
 
   command(user, 'create', {
     about: 'create an account, or a user who signs in elsewhere',
     examples: [
-      'user create --username li.wei --nickname 李伟 --password-stdin < password.txt',
+      'user create --username li.wei --nickname 李伟',
+      'user create --username li.wei --password-stdin < password.txt',
       'user create --external-id 4711',
     ],
   })
     .option('--username <name>', '1 to 64 of letters, digits and ._@+-')
-    .option('--password-stdin', 'read the password, 8 characters or more, from standard input')
+    .option('--password-stdin', 'read the password, 8 characters or more, from standard input; a terminal asks for it')
     .option('--external-id <id>', "the platform's own id of the user, who then needs neither name nor password")
     .option('--nickname <text>', 'shown to apps the user authorizes')
     .option('--avatar <address>', 'address of a picture, shown to apps')
@@ -99,20 +105,22 @@ export function addUserCommands(program: Command): void {
     .argument('<username>', USER)
     .action((nameOrId: string, options: Json) => setDisabled(nameOrId, false, options))
 
-  command(user, 'delete', {
-    about: 'delete a disabled user for good, with their surveys',
-    examples: ['user disable li.wei', 'user delete li.wei'],
-    notes: DELETE_NOTES,
-  })
+  asksFirst(
+    command(user, 'delete', {
+      about: 'delete a disabled user for good, with their surveys',
+      examples: ['user disable li.wei', 'user delete li.wei'],
+      notes: DELETE_NOTES,
+    }),
+  )
     .argument('<username>', USER)
     .action(deleteUser)
 
   command(user, 'set-password', {
     about: 'replace the password and sign the user out everywhere',
-    examples: ['user set-password li.wei --password-stdin < password.txt'],
+    examples: ['user set-password li.wei', 'user set-password li.wei --password-stdin < password.txt'],
   })
     .argument('<username>', USER)
-    .requiredOption('--password-stdin', 'read the new password from standard input')
+    .option('--password-stdin', 'read the new password from standard input; a terminal asks for it')
     .action(setPassword)
 
   addIdentityCommands(user)
@@ -171,7 +179,8 @@ async function listPasswordHashes(options: Json): Promise<void> {
   printRows(rows, ['kind', 'users', 'own'], { json: options.json, whenEmpty: 'no user has a password' })
 }
 
-async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
+async function deleteUser(nameOrId: string, options: Sure): Promise<void> {
+  await confirm(`Delete ${nameOrId} for good, with their surveys?`, options)
   const deleted = await asSurveyOperator(async (operator) => {
     const { admin } = operator
     const { user } = await admin.getUser(namedUser(nameOrId))
@@ -184,8 +193,8 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
     await deleteWithout(surveys, user, admin)
     return { user_id, username, surveys }
   })
-  printRow(deleted, { json })
-  message(`${deleted.username} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`)
+  printRow(deleted, options)
+  note(`${deleted.username} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`)
 }
 
 /** Deletes a user whose surveys are deleted already, and says so if it fails. */
@@ -200,10 +209,11 @@ async function deleteWithout(surveys: number, { userId }: User, admin: Operator[
 
 async function createUser(options: CreateOptions, command: Command): Promise<void> {
   const { username = '', externalId = '', passwordStdin, nickname = '', avatar = '' } = options
-  if (externalId === '' && (username === '' || !passwordStdin)) {
+  const takesPassword = passwordStdin ?? (externalId === '' && isAtTerminal())
+  if (externalId === '' && (username === '' || !takesPassword)) {
     command.error('error: give --username and --password-stdin, or --external-id for a user who signs in elsewhere')
   }
-  const password = passwordStdin && { password: await readPassword() }
+  const password = takesPassword && { password: await readPassword() }
   const request = { username, externalId, nickname, avatar, ...password }
   const { user } = await asOperator(({ admin }) => admin.createUser(request), { creates: true })
   printUser(user, options)
@@ -247,7 +257,12 @@ async function setDisabled(nameOrId: string, disabled: boolean, options: Json): 
   printUser(user, options)
 }
 
-async function setPassword(nameOrId: string, { json }: Json): Promise<void> {
+async function setPassword(
+  nameOrId: string,
+  { passwordStdin, json }: PasswordOptions,
+  command: Command,
+): Promise<void> {
+  if (!passwordStdin && !isAtTerminal()) command.error("error: required option '--password-stdin' not specified")
   const password = await readPassword()
   const user = await asOperator(async ({ admin }) => {
     const { user } = await admin.getUser(namedUser(nameOrId))

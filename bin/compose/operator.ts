@@ -16,7 +16,7 @@ import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { surveysAreElsewhere } from '../../services/survey/survey-service.js'
 import { type Config, type RpcAddressSetting, readConfig } from '../config.js'
 import { CommandError, EXIT, isUnanswered } from '../exit.js'
-import { message } from '../output.js'
+import { message, note } from '../output.js'
 import type { Database } from '../settings.js'
 import { socketIn } from './addresses.js'
 import { createCommandObservers } from './command-observers.js'
@@ -97,7 +97,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     const { connectTo } = await import('./remote.js') // loads all of gRPC: only here
     const remote = connectTo(service, address, config, 'operator')
     opened.push(remote)
-    message(`using the ${service} service at ${remote.url}`)
+    note(`using the ${service} service at ${remote.url}`)
     return remote.invoke
   }
 

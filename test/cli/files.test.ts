@@ -55,7 +55,9 @@ describe('what is at a path that we would create', () => {
     await service.kill()
     expect(lstatSync(place).isSocket()).toBe(true)
     await service.start()
-    expect((await service.cli(['app', 'list'])).stderr).toContain(`using the token service at unix:${place}`)
+    const { screen } = await service.onTerminal(['app', 'list'])
+    expect(screen).toContain(`using the token service at unix:${place}`)
+    expect((await service.cli(['app', 'list', '--json'])).stderr).toBe('')
   })
 
   test.each(['token.db', 'token.db-wal', 'token.db-shm', 'token.db-journal', 'survey.db', 'survey.db-wal'])(
@@ -181,7 +183,7 @@ describe('databases', () => {
 const NOBODY = 65534
 
 function asNobody(DATA_DIR: string, ...args: readonly string[]) {
-  const env = { PATH: process.env.PATH, DATA_DIR, PORT: '0', ADMIN_PORT: '0' }
+  const env = { PATH: process.env.PATH, DATA_DIR, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'warn' }
   const options = { env, cwd: DATA_DIR, uid: NOBODY, gid: NOBODY, encoding: 'utf8' } as const
   return spawnSync(process.execPath, [PROGRAM, ...args], options)
 }

@@ -1,6 +1,6 @@
 // Lists as they are printed, on a stdout that is watched.
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { type Columns, message, printJson, printPages, printRow, printRows, progress } from '../../bin/output.js'
+import { type Columns, message, note, printJson, printPages, printRow, printRows, progress } from '../../bin/output.js'
 
 type Row = {
   readonly name: string
@@ -115,17 +115,24 @@ test('a time is ISO 8601 in JSON, and to the second in a table; a list is one ce
   expect(out.join('')).toBe('at     2027-01-31 08:00:00Z\nnever  -\nis     yes\nnames  a b\n')
 })
 
-test('progress is a bar on a terminal, which a message replaces and which is gone in the end', () => {
+test('progress and notes are for a terminal: a bar, which a message replaces and which is gone in the end', () => {
   const { err } = watched()
   const isTTY = Object.getOwnPropertyDescriptor(process.stderr, 'isTTY')
   onTestFinished(() => void Object.defineProperty(process.stderr, 'isTTY', isTTY ?? { value: undefined }))
   const say = progress()
   Object.defineProperty(process.stderr, 'isTTY', { value: false, configurable: true })
   say('1 of 3 surveys', 1 / 3)
+  note('a note')
   expect(err.splice(0)).toEqual([])
   Object.defineProperty(process.stderr, 'isTTY', { value: true, configurable: true })
   say('1 of 3 surveys', 1 / 3)
   message('a message')
+  note('a note')
   say('3 of 3 surveys', 1)
-  expect(err).toEqual([`\r\u001b[K[##########${'.'.repeat(20)}] 1 of 3 surveys`, '\r\u001b[Ka message\n', '\r\u001b[K'])
+  expect(err).toEqual([
+    `\r\u001b[K[##########${'.'.repeat(20)}] 1 of 3 surveys`,
+    '\r\u001b[Ka message\n',
+    '\r\u001b[Ka note\n',
+    '\r\u001b[K',
+  ])
 })

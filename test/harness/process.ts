@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { onTestFinished } from 'vitest'
+import { inShell } from '../../bin/shell.js'
 import { type CommandResult, runInHost } from './command-host.js'
 import { freePort } from './free-port.js'
 import { send } from './http.js'
@@ -103,6 +104,33 @@ export class ServiceProcess {
       child.on('error', reject)
       child.on('close', (code) => resolve({ exitCode: code ?? -1, stdout, stderr }))
       child.stdin.end(options.input ?? '')
+    })
+  }
+
+  /** As `cli`, but on a terminal, which util-linux's `script` makes: each text is typed once the terminal has shown what stands before it. */
+  onTerminal(
+    args: readonly string[],
+    dialogue: readonly (readonly [shown: string, typed: string])[] = [],
+    options: Pick<CommandOptions, 'env'> = {},
+  ): Promise<{ readonly exitCode: number; readonly screen: string }> {
+    return new Promise((resolve, reject) => {
+      const line = [process.execPath, PROGRAM, ...args].map(inShell).join(' ')
+      const env = { ...this.#env, ...options.env, SHELL: '/bin/sh' }
+      const child = spawn('script', ['-qec', line, '/dev/null'], { env, cwd: this.dataDir })
+      let screen = ''
+      let read = 0
+      const left = [...dialogue]
+      child.stdout.on('data', (chunk: Buffer) => {
+        screen += chunk.toString('utf8')
+        const [shown, typed] = left[0] ?? []
+        const at = shown === undefined ? -1 : screen.indexOf(shown, read)
+        if (shown === undefined || at < 0) return
+        read = at + shown.length
+        left.shift()
+        child.stdin.write(typed)
+      })
+      child.on('error', reject)
+      child.on('close', (code) => resolve({ exitCode: code ?? -1, screen }))
     })
   }
 
