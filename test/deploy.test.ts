@@ -206,7 +206,7 @@ describe.each(proxies)('routes of %s', (name, rules) => {
   })
 
   test('retry only reads', () => {
-    const reads = ['user', 'survey', 'surveys']
+    const reads = ['user', 'survey', 'surveys', 'answer', 'answers']
     const retried = routes.filter((route) => route.kind === 'api' && ruleFor(rules, route)?.isRetried)
     expect(new Set(retried.map((route) => route.name))).toEqual(new Set(reads))
     const pages = routes.filter((route) => route.kind === 'page' && route.method === 'POST')

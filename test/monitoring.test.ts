@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Code } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createMetrics, type Metrics } from '../bin/telemetry/metrics.js'
+import { createMetrics, type Followed, type Metrics } from '../bin/telemetry/metrics.js'
 import { problemKinds } from '../gateway/errors.js'
 import { routes } from '../gateway/routes.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
@@ -42,6 +42,8 @@ async function exposed(): Promise<Map<string, Set<string>>> {
   metrics.replayed('revoked_grant')
   metrics.providers([knownProvider('corp', 1)])
   metrics.surveyProvider({ isBreakerOpen: true })
+  metrics.cleanUpWaits('token', true)
+  metrics.follow(FOLLOWED)
   const text = await metrics.text()
   const series = new Map([['up', new Set<string>()]])
   for (const [, name = '', labels = ''] of text.matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm)) {
@@ -50,6 +52,12 @@ async function exposed(): Promise<Map<string, Set<string>>> {
     series.set(name, known)
   }
   return series
+}
+
+const FOLLOWED: Followed = {
+  notReady: () => ['token database'],
+  diskFree: async () => new Map([['token', 1]]),
+  lastBackup: async () => new Map([['token', 2_000]]),
 }
 
 /** One whose metadata are this old. */
@@ -78,8 +86,9 @@ describe('alerts and panels', () => {
       )
     expect(routes.map(({ name }) => name)).toEqual(expect.arrayContaining(values('route')))
     expect([...Object.keys(problemKinds), ...PROVIDER_FAULTS]).toEqual(expect.arrayContaining(values('outcome')))
-    const called = pathOf(TokenService.method.exchangeCode).slice(1)
-    expect([called, 'ExchangeCode', 'SignIn']).toEqual(expect.arrayContaining(values('method')))
+    const { exchangeCode, verifyAccessToken } = TokenService.method
+    const called = [exchangeCode, verifyAccessToken].flatMap((method) => [pathOf(method).slice(1), method.name])
+    expect([...called, 'SignIn']).toEqual(expect.arrayContaining(values('method')))
     expect(values('route').length + values('outcome').length + values('method').length).toBeGreaterThan(3)
   })
 

@@ -8,6 +8,7 @@ import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { removePassing } from '../../services/token/store/sqlite/passing.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { isThere, noDatabase, snapshotDatabase } from '../compose/database-file.js'
+import { markBackedUp } from '../compose/sqlite-facts.js'
 import { type Config, readConfig } from '../config.js'
 import { errorCode, isOfSystem, unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -50,6 +51,7 @@ async function backup(file: string, { json }: Json, command: Command): Promise<v
     throw error instanceof StoreUnavailable ? new CommandError(`cannot write ${target}: ${reasonOf(error)}`) : error
   }
   printRow({ file: target, bytes: statSync(target).size }, { json })
+  for (const database of Object.values(files)) markBackedUp(database)
 }
 
 interface Files {

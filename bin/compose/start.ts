@@ -15,6 +15,7 @@ import type { TlsMaterial } from '../../services/rpc/listener.js'
 import type { RpcServer } from '../../services/rpc/rpc-server.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import type { Rounds } from '../../services/storage/rounds.js'
+import { DISK_FAILURE } from '../../services/storage/sqlite/disk-failure.js'
 import { startHashingThreads } from '../../services/token/password/threads.js'
 import { readBrandFile } from '../brand-file.js'
 import { buildName } from '../build-info.js'
@@ -36,6 +37,7 @@ import { openProviderPart, type ProviderPart } from './provider-part.js'
 import { connectTo, type Remote } from './remote.js'
 import { startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
+import { diskFree, lastBackup, sqliteFilesOf } from './sqlite-facts.js'
 import { closeWhileEmpty, creating, isMade, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { forwardClock, pooledRandomBytes, type TimeAndChance } from './time-and-chance.js'
@@ -78,6 +80,8 @@ class Assembly {
   #door: RpcServer | undefined
   /** Of the databases in this process. */
   readonly #janitors: Rounds<unknown>[] = []
+  /** What was absent at the last look. */
+  #lacks: readonly string[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
   #surveyRemote: Remote | undefined
@@ -89,7 +93,11 @@ class Assembly {
     this.#config = config
     this.#overrides = overrides
     this.#log = createLog(config, overrides.logStream ?? process.stderr)
-    const now = forwardClock({ now: overrides.now ?? Date.now, onSetBack: (ms) => this.#log.warning(setBack(ms)) })
+    const onSetBack = (ms: number) => {
+      this.#log.warning(setBack(ms))
+      this.#metrics.clockSetBack()
+    }
+    const now = forwardClock({ now: overrides.now ?? Date.now, onSetBack })
     const elapsed = overrides.elapsed ?? (() => performance.now())
     this.#clock = { now, elapsed, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
     this.#observers = createObservers(this.#log, this.#metrics, createTracing())
@@ -192,7 +200,20 @@ class Assembly {
       metrics: this.#metrics,
     }).catch((error) => Promise.reject(cannotListen(where, 'ADMIN_PORT', error)))
     this.#undo.push(async () => admin.close())
+    this.#followForMetrics()
     return urlOf({ ...where, port: admin.port })
+  }
+
+  #followForMetrics(): void {
+    const files = sqliteFilesOf(this.#mode, this.#config)
+    this.#metrics.follow({
+      notReady: () => (this.#stage === 'running' ? this.#lacks : [this.#stage]),
+      diskFree: () => diskFree(files),
+      lastBackup: () => lastBackup(files),
+    })
+    const count = ({ name }: Error) => name === DISK_FAILURE && this.#metrics.diskFailed()
+    process.on('warning', count)
+    this.#undo.push(async () => process.off('warning', count))
   }
 
   async #takePublicPort(): Promise<HeldPort | undefined> {
@@ -253,6 +274,7 @@ class Assembly {
     const follow = async () => {
       this.#clock.now() // so that it follows time even while nothing asks for it
       const absent = await this.#absent()
+      this.#lacks = absent.map(({ what }) => what)
       if (this.#stage === 'shutting down') return
       this.#door?.setServing(!areNeeded(absent))
       tell(absent)

@@ -35,9 +35,25 @@ export interface Metrics {
   dropped(): void
   /** Whether the janitor of a database waits for the clock to be believed. */
   cleanUpWaits(store: string, waits: boolean): void
+  /** What this process is asked for at each scrape. */
+  follow(process: Followed): void
+  /** The system's clock was set back. */
+  clockSetBack(): void
+  /** SQLite's log or a checkpoint could not be flushed. */
+  diskFailed(): void
   /** The certificate that identifies this process to others. */
   certificate(file: string, endsAtMs: number): void
   text(): Promise<string>
+}
+
+/** A process as its metrics see it. */
+export interface Followed {
+  /** Why it should get no requests; empty when it is ready. */
+  notReady(): readonly string[]
+  /** Free bytes on the disk of each SQLite database, by store. */
+  diskFree(): Promise<ReadonlyMap<string, number>>
+  /** When the last backup ended or, before the first, the database was made, in ms since 1970, of each SQLite database. */
+  lastBackup(): Promise<ReadonlyMap<string, number>>
 }
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
@@ -53,6 +69,45 @@ export function createMetrics(): Metrics {
     registers,
   })
   build.set({ ...buildInfo(), node: process.version }, 1)
+  let followed: Followed | undefined
+  new Gauge({
+    name: 'survey_auth_not_ready',
+    help: 'reasons for which /readyz is 503, or which it names although it is ready: 1 each',
+    labelNames: ['reason'],
+    registers,
+    collect() {
+      this.reset()
+      for (const reason of followed?.notReady() ?? []) this.set({ reason }, 1)
+    },
+  })
+  new Gauge({
+    name: 'survey_auth_disk_free_bytes',
+    help: 'what is free on the disk of a SQLite database',
+    labelNames: ['store'],
+    registers,
+    async collect() {
+      for (const [store, bytes] of (await followed?.diskFree()) ?? []) this.set({ store }, bytes)
+    },
+  })
+  new Gauge({
+    name: 'survey_auth_last_backup_timestamp_seconds',
+    help: 'when the last survey-auth backup of the SQLite databases ended, or, before the first, when they were made',
+    labelNames: ['store'],
+    registers,
+    async collect() {
+      for (const [store, atMs] of (await followed?.lastBackup()) ?? []) this.set({ store }, atMs / 1000)
+    },
+  })
+  const clockSetBacks = new Counter({
+    name: 'survey_auth_clock_set_back_total',
+    help: 'times that the clock of the system was set back by a second or more',
+    registers,
+  })
+  const diskFailures = new Counter({
+    name: 'survey_auth_disk_failures_total',
+    help: 'flushes and checkpoints of SQLite that failed; each is on stderr',
+    registers,
+  })
   const requests = new Counter({
     name: 'survey_auth_http_requests_total',
     help: 'answered requests',
@@ -195,6 +250,11 @@ export function createMetrics(): Metrics {
     unexpected: () => unexpected.inc(),
     dropped: () => dropped.inc(),
     cleanUpWaits: (store, waits) => cleanUpWaits.set({ store }, Number(waits)),
+    follow(process) {
+      followed = process
+    },
+    clockSetBack: () => clockSetBacks.inc(),
+    diskFailed: () => diskFailures.inc(),
     certificate: (file, endsAtMs) => certificateEnd.set({ file }, endsAtMs / 1000),
     text: () => registry.metrics(),
   }

@@ -183,6 +183,25 @@ test('--version, the first line of the log and a metric name the build', async (
   })
 })
 
+test('metrics tell the free disk, and when the last backup was', async () => {
+  const adminPort = String(await freePort())
+  const service = await createProcess({ ADMIN_PORT: adminPort })
+  await service.start()
+  const metric = async (series: string) => {
+    const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text()
+    return Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${series} `))
+        ?.split(' ')[1],
+    )
+  }
+  expect(await metric('survey_auth_disk_free_bytes{store="token"}')).toBeGreaterThan(0)
+  const madeAt = await metric('survey_auth_last_backup_timestamp_seconds{store="survey"}')
+  expect((await service.cli(['backup', 'backup.tar'])).exitCode).toBe(0)
+  expect(await metric('survey_auth_last_backup_timestamp_seconds{store="survey"}')).toBeGreaterThan(madeAt)
+})
+
 test('the kinds of events are those that docs/operators/access.md explains', () => {
   const page = readFileSync(new URL('../../docs/operators/access.md', import.meta.url), 'utf8')
   const [, table = ''] = page.split('\n## Who did what?\n')

@@ -5,6 +5,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
 import { SIDE_THREAD } from '../side-thread.js'
+import { DISK_FAILURE } from './disk-failure.js'
 import { driverPath } from './driver.js'
 import type { DatabaseFile, Progress } from './flushed-files.js'
 import { type Connection, isIoError } from './open.js'
@@ -168,7 +169,7 @@ export class Checkpoints {
    * After an I/O error of a copy, what was copied before may not be on disk either.
    */
   #failed(error: unknown, isInDoubt: boolean): void {
-    process.emitWarning(`a checkpoint of ${this.#db.name} failed: ${error}`)
+    process.emitWarning(`a checkpoint of ${this.#db.name} failed: ${error}`, DISK_FAILURE)
     this.#isUnderWay = false
     if (isInDoubt) this.#onDoubt(error)
   }

@@ -5,6 +5,7 @@ import { type Cause, isOver, type Until } from '../cause.js'
 import { afterNextTurn, Queue } from '../queue.js'
 import { StoreUnavailable } from '../store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
+import { DISK_FAILURE } from './disk-failure.js'
 import { DatabaseFile, type Flush, LogFile } from './flushed-files.js'
 import { BUSY_TIMEOUT_MS, type Connection, explained, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
@@ -249,7 +250,7 @@ export class GroupCommit {
    * that takes longer than the wait for a lock, the callers are told that the outcome is unknown.
    */
   async #makeGood(waiting: Committed | undefined, error: unknown): Promise<void> {
-    process.emitWarning(`${this.#db.name} could not be flushed; its log is being rewritten: ${error}`)
+    process.emitWarning(`${this.#db.name} could not be flushed; its log is being rewritten: ${error}`, DISK_FAILURE)
     this.#doubts += 1
     this.#unanswered += 1 // closing waits for the repair as for writes
     this.#checkpoints.pause()
