@@ -15,9 +15,7 @@ export function tellAbsences(log: Pick<Log, 'note' | 'warning'>): (absent: reado
     for (const [what] of back) looks.delete(what)
     const told = back.filter(([, count]) => count >= LOOKS_BEFORE_TOLD).map(([what]) => what)
     if (told.length > 0) {
-      log.note(
-        absent.length === 0 ? 'everything that was unavailable answers again' : `${told.join(', ')}: answers again`,
-      )
+      log.note(absent.length === 0 ? 'everything is in order again' : `${told.join(', ')}: in order again`)
     }
     for (const { what } of absent) looks.set(what, (looks.get(what) ?? 0) + 1)
     const due = absent.filter(({ what }) => looks.get(what) === LOOKS_BEFORE_TOLD)

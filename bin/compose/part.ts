@@ -1,4 +1,5 @@
 import { reasonOf } from '../../services/rpc/service-error.js'
+import type { Flaw } from '../../services/storage/flaw.js'
 import type { Rounds } from '../../services/storage/rounds.js'
 import type { Config } from '../config.js'
 
@@ -12,6 +13,8 @@ export interface Absence {
   readonly cause: string
   /** Whether this process is ready all the same: what others run, and only some requests need, would be no better for its restart. */
   readonly isDispensable?: true
+  /** What it is, if not `unavailable`. */
+  readonly state?: string
 }
 
 /** A service in this process, or a connection to one elsewhere. */
@@ -38,10 +41,14 @@ export function begun<Result>(janitor: Rounds<Result>, onError: (error: unknown)
   return janitor
 }
 
-/** Empty if `what` answers the ping. */
-export async function absentUnless(what: string, ping: Promise<unknown>): Promise<Absence[]> {
+/** Empty if the database answers the ping, and has no flaws. */
+export async function absentUnless(database: string, ping: Promise<readonly Flaw[]>): Promise<Absence[]> {
   return ping.then(
-    () => [],
-    (error: unknown) => [{ what, cause: reasonOf(error) }],
+    (flaws) => flaws.map((flaw) => absenceOf(flaw, database)),
+    (error: unknown) => [{ what: database, cause: reasonOf(error) }],
   )
+}
+
+function absenceOf({ what, state, cause }: Flaw, database: string): Absence {
+  return { what: `${what} of the ${database}`, state, cause: `${state}: ${cause}`, isDispensable: true }
 }

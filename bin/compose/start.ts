@@ -312,8 +312,8 @@ class Assembly {
   }
 }
 
-function inLine({ what }: Absence): string {
-  return `${what}: unavailable`
+function inLine({ what, state = 'unavailable' }: Absence): string {
+  return `${what}: ${state}`
 }
 
 function setBack(ms: number): string {

@@ -57,8 +57,8 @@ export function creating({ postgres }: CopiedSchema, where: Database): string {
 
 /** Version of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */
 export async function versionOnPostgres({ sqlite, postgres }: CopiedSchema, url: string): Promise<number> {
-  const { schemaVersionOf } = await import('../../services/storage/postgres/transaction.js')
-  return naming(sqlite.name, schemaVersionOf(url, postgres))
+  const { examine } = await import('../../services/storage/postgres/transaction.js')
+  return (await naming(sqlite.name, examine(url, postgres))).version
 }
 
 /** Makes the failure of a database that does not answer say which one it is. */

@@ -96,9 +96,10 @@ function sqliteFile(file: string, { sqlite }: CopiedSchema, service: Address | u
 }
 
 async function postgres(url: string, { postgres: schema }: CopiedSchema): Promise<Verdict> {
-  const { schemaVersionOf } = await import('../../services/storage/postgres/transaction.js') // loads the driver: only here
+  const { examine } = await import('../../services/storage/postgres/transaction.js') // loads the driver: only here
   try {
-    const version = await schemaVersionOf(url, schema)
+    const { version, flaws } = await examine(url, schema)
+    if (flaws.length > 0) return wrong(flaws.map(({ what, state, cause }) => `${what} ${state}: ${cause}`).join('; '))
     if (version === 0) return odd('PostgreSQL has no schema yet; the first start creates it')
     return ok(`PostgreSQL, schema version ${version}${migrated(version, schema.migrations)}`)
   } catch (error) {

@@ -153,7 +153,7 @@ describe('while it runs', () => {
     const why = `not ready: token database (${file} was moved or deleted: what is written now is lost when this process ends)`
     await vi.waitUntil(() => service.output.includes(why), 10_000)
     renameSync(`${file}.away`, file)
-    await vi.waitUntil(() => service.output.includes('everything that was unavailable answers again'), 10_000)
+    await vi.waitUntil(() => service.output.includes('everything is in order again'), 10_000)
     expect(await isReady()).toBe(true)
   })
 

@@ -16,10 +16,14 @@ const CREATION_ATTEMPTS = 5
 
 /**
  * Runs the missing migrations, in one transaction. When several processes start at once, one migrates and the others wait for
- * it: all lock the row that holds the version.
+ * it: all lock the row that holds the version. Nothing is written when none is missing: the server may be waiting for a standby.
  * @throws DatabaseRefused when the database is newer than this program, or its role may not create tables.
  */
 export async function migrate(client: pg.ClientBase, schema: Schema): Promise<void> {
+  const version = await knownVersion(client, schema).catch((error: unknown) => {
+    throw refusalOf(error, schema)
+  })
+  if (version === schema.migrations.length) return
   await requireVersionRow(client, schema)
   await run(client, 'BEGIN ISOLATION LEVEL READ COMMITTED')
   try {

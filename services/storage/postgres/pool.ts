@@ -1,10 +1,12 @@
 // Connections to the database that takes writes. Finds it among several hosts and follows it when it moves.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import type { Flaw } from '../flaw.js'
 import { StoreUnavailable } from '../store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
 import { isDisconnected, isReadOnly, isUnanswered, isWaitOver, NotWritable, PoolExhausted } from './errors.js'
 import { OpenSockets } from './open-sockets.js'
+import { describe, type Server } from './server.js'
 
 export interface PoolOptions {
   /** `postgres://…`, with several hosts if there are standbys. */
@@ -34,6 +36,7 @@ const KEEPALIVE_AFTER_MS = 10_000
 /** Settings for plans that read whole tables or indexes. */
 const DEAR = ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']
 const PROBE_PAUSE_MS = 100 // after a search that found no primary
+const LOOK_EVERY_MS = 5_000 // for a primary beside the one in use: what is written to one of them will be lost
 const LET_GO_PAUSE_MS = 50 // between checks whether a connection of a closing pool is still in use
 
 /** Parses bigint as a number: every one of ours is a time in ms or an id below 2^53. */
@@ -52,15 +55,30 @@ interface HostPool {
   readonly waiting: Set<(reason: Error) => void>
 }
 
+/** A host whose server takes writes. */
+interface Primary extends Server {
+  readonly host: Host
+}
+
 /**
- * Uses one host at a time. When that refuses connections or writes, all hosts are probed and the one that takes writes is used
- * from then on. Nothing waits for a primary to appear: callers are told to try again.
+ * Uses one host at a time: of those that take writes the one on the highest timeline. All hosts are probed before the first
+ * connection, when the one in use refuses connections or writes, and at `look`. A server on a lower timeline than one that was
+ * seen is never used, even when no other answers. Nothing waits for a primary to appear: callers are told to try again.
  */
 export class PrimaryPool {
   readonly #options: Required<PoolOptions>
   readonly #address: PostgresAddress
   #current: HostPool
   #host: Host
+  /** Whether there is but one host, or a search has found one. */
+  #isFound: boolean
+  /** The highest that was seen of a server that takes writes. */
+  #timeline = 0
+  /** Those that take writes beside the one in use, as of the last search. */
+  #others: readonly Primary[] = []
+  /** Why the last search used none although one takes writes. */
+  #refusal: NotWritable | undefined
+  #nextLookMs = 0
   #search: Promise<void> | undefined
   /** Those of the search. */
   readonly #probes = new Set<OpenSockets>()
@@ -74,6 +92,7 @@ export class PrimaryPool {
     const [first] = this.#address.hosts
     if (!first) throw new Error('a PostgreSQL address must name a host')
     this.#host = first
+    this.#isFound = this.#address.hosts.length === 1
     this.#current = this.#createPool(first)
   }
 
@@ -99,6 +118,7 @@ export class PrimaryPool {
   }
 
   async #connect(): Promise<pg.PoolClient> {
+    if (!this.#isFound) await this.#findPrimary()
     for (;;) {
       const current = this.#current
       if (current.pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
@@ -108,7 +128,7 @@ export class PrimaryPool {
         return await connect(current)
       } catch (error) {
         if (this.#current === current && this.#mayHaveMoved(error)) await this.#findPrimary()
-        if (this.#current === current) throw error
+        if (this.#current === current) throw this.#refusal ?? error
       }
     }
   }
@@ -121,6 +141,22 @@ export class PrimaryPool {
   report(error: unknown, client?: pg.ClientBase): void {
     if (client && isUnanswered(error) && this.#current.clients.has(client)) this.#connectTo(this.#host)
     if (this.#mayHaveMoved(error)) void this.#findPrimary()
+  }
+
+  /** Looks, now and then, for a server that takes writes beside the one in use; not waited for. */
+  look(): void {
+    if (this.#address.hosts.length === 1 || this.#isClosed || performance.now() < this.#nextLookMs) return
+    this.#nextLookMs = performance.now() + LOOK_EVERY_MS
+    void this.#findPrimary()
+  }
+
+  /** As of the last search. */
+  get flaws(): readonly Flaw[] {
+    return this.#others.map(({ host, timeline }) => ({
+      what: `host ${host.name}:${host.port}`,
+      state: `takes writes beside ${this.#host.name}:${this.#host.port}`,
+      cause: `it is on timeline ${timeline}, the one in use on ${this.#timeline}: stop it, and make it a standby again (pg_rewind); what others write there will be lost`,
+    }))
   }
 
   /** Fulfils when all connections in use have been released, and at most a second later, whatever the server does. */
@@ -143,12 +179,24 @@ export class PrimaryPool {
   }
 
   async #probeAll(): Promise<void> {
-    const primary = await Promise.any(this.#address.hosts.map((host) => this.#probe(host))).catch(() => undefined)
-    if (primary === undefined) {
+    const found = await this.#primaries()
+    this.#timeline = Math.max(this.#timeline, ...found.map(({ timeline }) => timeline))
+    const newest = found.filter(({ timeline }) => timeline === this.#timeline)
+    const used = newest.find(({ host }) => host === this.#host) ?? newest[0]
+    this.#others = found.filter(({ startedAt }) => startedAt !== used?.startedAt)
+    this.#refusal = !used && found[0] ? leftBehind(found[0], this.#timeline) : undefined
+    if (used === undefined) {
       await sleep(PROBE_PAUSE_MS)
-    } else if (primary !== this.#host) {
-      this.#connectTo(primary)
+    } else {
+      this.#isFound = true
+      if (used.host !== this.#host) this.#connectTo(used.host)
     }
+  }
+
+  /** Those that take writes, in the order of the address. A silent host is waited for: it may be the newest. */
+  async #primaries(): Promise<Primary[]> {
+    const probes = await Promise.allSettled(this.#address.hosts.map((host) => this.#probe(host)))
+    return probes.flatMap((probe) => (probe.status === 'fulfilled' && probe.value.takesWrites ? [probe.value] : []))
   }
 
   /** Switches to a new pool, none of whose connections existed before. */
@@ -161,15 +209,14 @@ export class PrimaryPool {
     this.#ending.add(ended)
   }
 
-  async #probe(host: Host): Promise<Host> {
+  async #probe(host: Host): Promise<Primary> {
     const sockets = new OpenSockets()
     this.#probes.add(sockets)
     const client = new pg.Client(this.#clientConfig(host, sockets))
     client.on('error', () => undefined)
     try {
       await client.connect()
-      await requireWritable(client)
-      return host
+      return { host, ...(await describe(client)) }
     } finally {
       void client.end()
       void sockets.closed().then(() => this.#probes.delete(sockets))
@@ -182,7 +229,7 @@ export class PrimaryPool {
       ...this.#clientConfig(host, sockets),
       max: this.#options.poolSize,
       idleTimeoutMillis: KEEP_IDLE_MS,
-      onConnect: prepareSession,
+      onConnect: (client) => this.#prepare(client),
     }
     const pool = new pg.Pool(config)
     const clients = new WeakSet<pg.ClientBase>()
@@ -196,6 +243,15 @@ export class PrimaryPool {
       client.on('error', () => undefined)
     })
     return { pool, clients, inUse, sockets, waiting: new Set() }
+  }
+
+  /** What must hold on every connection before it is used. */
+  async #prepare(client: pg.ClientBase): Promise<void> {
+    const server = await describe(client)
+    if (!server.takesWrites) throw new NotWritable('the database takes no writes: it is a standby or read-only')
+    if (server.timeline < this.#timeline) throw leftBehind(server, this.#timeline)
+    this.#timeline = server.timeline
+    await prepareSession(client)
   }
 
   #clientConfig(host: Host, sockets: OpenSockets): pg.ClientConfig {
@@ -247,13 +303,11 @@ async function end({ pool, inUse, sockets, waiting }: HostPool): Promise<void> {
 }
 
 /**
- * What must hold on every connection before it is used: it takes writes, and its commits are on disk when it says so. Every
- * statement has its index, and asks it for a few rows. A planner that knows a table only from when it was small would read all
- * of it, and keep that plan until its statistics are renewed: so it is told that this is expensive, where there are such
- * settings.
+ * Commits are on disk when the server says so. Every statement has its index, and asks it for a few rows. A planner that knows a
+ * table only from when it was small would read all of it, and keep that plan until its statistics are renewed: so it is told that
+ * this is expensive, where there are such settings.
  */
 async function prepareSession(client: pg.ClientBase): Promise<void> {
-  await requireWritable(client)
   const [{ rows }] = await Promise.all([
     client.query<{ level: string }>(`SELECT current_setting('synchronous_commit') AS level`),
     client.query(`SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = ANY ($1)`, [DEAR]),
@@ -262,9 +316,8 @@ async function prepareSession(client: pg.ClientBase): Promise<void> {
   if (rows[0]?.level !== 'remote_apply') await client.query('SET synchronous_commit = on')
 }
 
-async function requireWritable(client: pg.ClientBase): Promise<void> {
-  const { rows } = await client.query<{ isReadOnly: boolean }>(
-    `SELECT current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
+function leftBehind({ timeline }: Server, newest: number): NotWritable {
+  return new NotWritable(
+    `the server takes writes on timeline ${timeline}, which a promotion to ${newest} has left behind: stop it, and let the other answer; if that one is gone for good, restart this process`,
   )
-  if (rows[0]?.isReadOnly !== false) throw new NotWritable('the database takes no writes: it is a standby or read-only')
 }

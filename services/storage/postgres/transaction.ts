@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { type Cause, isOver, type Until } from '../cause.js'
 import { DatabaseRefused } from '../database-refused.js'
+import type { Flaw } from '../flaw.js'
 import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
 import { type PoolOptions, PrimaryPool } from './pool.js'
@@ -141,11 +142,17 @@ export async function openDatabase(options: PoolOptions, schema: Schema): Promis
 }
 
 /**
- * The version of the schema, 0 when there is none. Refuses what openDatabase refuses, and changes nothing.
- * @throws StoreUnavailable, DatabaseRefused
+ * The version of the schema, 0 when there is none, and what is wrong with the database all the same. Refuses what openDatabase
+ * refuses, and changes nothing. @throws StoreUnavailable, DatabaseRefused
  */
-export function schemaVersionOf(url: string, schema: Schema): Promise<number> {
-  return inspecting(url, schema, (client) => knownVersion(client, schema))
+export function examine(
+  url: string,
+  schema: Schema,
+): Promise<{ readonly version: number; readonly flaws: readonly Flaw[] }> {
+  return inspecting(url, schema, async (client, pool) => ({
+    version: await knownVersion(client, schema),
+    flaws: pool.flaws,
+  }))
 }
 
 /** Runs one statement on a database that is needed for nothing else; no rows without the schema. Otherwise as schemaVersionOf. */
@@ -161,7 +168,11 @@ export function readOnce<Row extends pg.QueryResultRow>(
   })
 }
 
-async function inspecting<T>(url: string, schema: Schema, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+async function inspecting<T>(
+  url: string,
+  schema: Schema,
+  work: (client: pg.PoolClient, pool: PrimaryPool) => Promise<T>,
+): Promise<T> {
   const pool = new PrimaryPool({ url, poolSize: 1 })
   try {
     return await withFitting(pool, schema, work)
@@ -175,12 +186,12 @@ async function inspecting<T>(url: string, schema: Schema, work: (client: pg.Pool
 async function withFitting<T>(
   pool: PrimaryPool,
   { name }: Schema,
-  work: (client: pg.PoolClient) => Promise<T>,
+  work: (client: pg.PoolClient, pool: PrimaryPool) => Promise<T>,
 ): Promise<T> {
   const client = await pool.acquire()
   try {
     await requireFitting(client, name)
-    return await work(client)
+    return await work(client, pool)
   } finally {
     client.release(client.getTransactionStatus() !== 'I')
   }
@@ -270,9 +281,11 @@ export class Database {
     })
   }
 
-  /** @throws StoreUnavailable when the database does not answer */
-  async ping(): Promise<void> {
+  /** What is wrong with the database although it answers. @throws StoreUnavailable when it does not */
+  async ping(): Promise<readonly Flaw[]> {
+    this.#pool.look()
     await this.read({ name: 'ping', text: 'SELECT 1' }, [])
+    return this.#pool.flaws
   }
 
   close(): Promise<void> {

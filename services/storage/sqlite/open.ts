@@ -188,16 +188,19 @@ export function reading<Args extends unknown[], Result>(
 
 /**
  * Makes a check that the file can be read and still has its name: what is written to one that was moved or deleted is lost when
- * this process ends. The check throws what the driver throws, or StoreUnavailable.
+ * this process ends. The check finds no flaws, or throws what the driver throws, or StoreUnavailable.
  */
-export function fileProbe(db: Connection): () => void {
-  const read = () => void db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get()
+export function fileProbe(db: Connection): () => [] {
+  const read = (): [] => {
+    db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get()
+    return []
+  }
   if (db.memory) return read
   const opened = statSync(db.name, { bigint: true })
   return () => {
     read()
     const named = statOf(db.name)
-    if (named?.ino === opened.ino && named.dev === opened.dev) return
+    if (named?.ino === opened.ino && named.dev === opened.dev) return []
     throw new StoreUnavailable(
       new Error(`${db.name} was moved or deleted: what is written now is lost when this process ends`),
     )

@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
+import type { Flaw } from '../../storage/flaw.js'
 import type { Page, PageOf } from '../../storage/page.js'
 import { StoreRefused } from '../../storage/store-refused.js'
 import type { AnswerStore } from './answer-store.js'
@@ -124,7 +125,7 @@ export interface SurveyStore extends AnswerStore, CleanUps {
   ): Promise<Page<SurveyEventRow>>
   /** Removes at most `limit` events from before `beforeMs`, the oldest, and returns how many they were. */
   removeEvents(bounds: { readonly beforeMs: number; readonly limit: number }): Promise<number>
-  /** Whether the database answers; rejects with StoreUnavailable if not. */
-  ping(): Promise<void>
+  /** What is wrong with the database although it answers; rejects with StoreUnavailable if it does not. */
+  ping(): Promise<readonly Flaw[]>
   close(): Promise<void>
 }

@@ -23,6 +23,7 @@ import type { DecisionVerdict, ReturnedSignIn, ReturnVerdict } from '../../proto
 import type { OpenWays, UnlinkingVerdict } from '../../protocol/unlinking.js'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
+import type { Flaw } from '../../storage/flaw.js'
 import type { Page, PageOf } from '../../storage/page.js'
 import type { Logo } from '../logo.js'
 
@@ -773,7 +774,7 @@ export interface TokenStore extends CleanUps {
    * many rows that were. Costs next to nothing when no event is from so far ahead.
    */
   shortenAhead(lifetimes: { readonly accessTokenMs: number }, now: number): Promise<number>
-  /** Whether the database answers; rejects with StoreUnavailable if not. */
-  ping(): Promise<void>
+  /** What is wrong with the database although it answers; rejects with StoreUnavailable if it does not. */
+  ping(): Promise<readonly Flaw[]>
   close(): Promise<void>
 }
