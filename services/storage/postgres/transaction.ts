@@ -7,6 +7,7 @@ import type { Flaw } from '../flaw.js'
 import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
 import { type PoolOptions, PrimaryPool } from './pool.js'
+import { standbyFlaws } from './standbys.js'
 
 /** A statement that the server prepares once per connection, under this name. */
 export interface Statement {
@@ -151,7 +152,7 @@ export function examine(
 ): Promise<{ readonly version: number; readonly flaws: readonly Flaw[] }> {
   return inspecting(url, schema, async (client, pool) => ({
     version: await knownVersion(client, schema),
-    flaws: pool.flaws,
+    flaws: [...pool.flaws, ...(await standbyFlaws(async (text) => (await client.query(text)).rows))],
   }))
 }
 
@@ -284,8 +285,8 @@ export class Database {
   /** What is wrong with the database although it answers. @throws StoreUnavailable when it does not */
   async ping(): Promise<readonly Flaw[]> {
     this.#pool.look()
-    await this.read({ name: 'ping', text: 'SELECT 1' }, [])
-    return this.#pool.flaws
+    const flaws = await standbyFlaws((text) => this.read({ name: '', text }, []))
+    return [...this.#pool.flaws, ...flaws]
   }
 
   close(): Promise<void> {
