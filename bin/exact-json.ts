@@ -20,6 +20,7 @@ const TOKENS = /"(?:[^"\\]+|\\.)*"(\s*:)?|-?\d[-+.eE\d]*|[{}[\]]/g
  */
 export function parseExactly(text: string): unknown {
   const value: unknown = JSON.parse(text)
+  if (JSON.stringify(value) === text) return value // nothing was lost: most lines of JSON Lines
   const open: Set<string>[] = [] // the names so far, in each object that has begun and not ended
   const exact = text.replace(TOKENS, (token, colon: string | undefined, at: number) => {
     const [first = ''] = token

@@ -49,12 +49,14 @@ export async function importAnswers(file: string, options: ImportOptions): Promi
   try {
     await asSurveyOperator(async ({ survey }) => {
       await survey.exportAnswers({ surveyId: BigInt(surveyId), pageSize: 1 }) // that there is such a survey
-      for (let batch = await nextOf(batches, file); batch; batch = await nextOf(batches, file)) {
+      for (let batch = await nextOf(batches, file); batch; ) {
+        const next = nextOf(batches, file) // read while this one is stored
+        next.catch(() => undefined)
         await storeBatch(survey, batch, options, tally, refusals)
         nextLine = (batch.at(-1)?.line ?? nextLine) + 1
         const text = `${tally.read.toLocaleString('en')} read, ${tally.refused.toLocaleString('en')} refused`
         say(text, interruption.aborted ? 1 : batch.at(-1)?.share)
-        if (interruption.aborted) break
+        batch = interruption.aborted ? undefined : await next
       }
     })
   } catch (error) {
