@@ -59,6 +59,7 @@ const [{ survey_id: surveyId }] = await json(['survey', 'import', '-', '--owner'
 const token = await accessToken()
 
 const before = performance.now()
+const usedBefore = usedMs(server.pid)
 const imported = await command(['survey', 'answers', 'import', '-', '--survey', String(surveyId), '--json'], lines())
 const seconds = (performance.now() - before) / 1_000
 console.log(
@@ -66,6 +67,11 @@ console.log(
 )
 console.log(
   `memory at most, MiB: service ${peakMiB(server.pid)}, command ${imported.peak}; file or table ${await sizeMiB()} MiB`,
+)
+
+const micros = (ms) => tenths((ms * 1_000) / options.answers)
+console.log(
+  `CPU of an answer, µs: service ${micros(usedMs(server.pid) - usedBefore)}, command ${micros(imported.used)}`,
 )
 
 const middle = Math.floor(options.answers / 2)
@@ -131,12 +137,13 @@ async function command(args, input) {
     env,
     stdio: ['pipe', 'pipe', 'inherit'],
   })
-  let [stdout, peak] = ['', 0]
+  let [stdout, peak, used] = ['', 0, 0]
   child.stdout.on('data', (text) => {
     stdout += text
   })
   const watch = setInterval(() => {
     peak = Math.max(peak, peakMiB(child.pid))
+    used = Math.max(used, usedMs(child.pid))
   }, 200)
   const ended = once(child, 'close')
   for (const text of input) if (!child.stdin.write(text)) await once(child.stdin, 'drain')
@@ -144,12 +151,22 @@ async function command(args, input) {
   const [code] = await ended
   clearInterval(watch)
   if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}`)
-  return { stdout, peak }
+  return { stdout, peak, used }
 }
 
 function peakMiB(pid) {
   try {
     return Math.round(Number(/^VmHWM:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1_024)
+  } catch {
+    return 0 // it has ended
+  }
+}
+
+/** CPU time. */
+function usedMs(pid) {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')
+    return (Number(fields[11]) + Number(fields[12])) * 10 // clock ticks
   } catch {
     return 0 // it has ended
   }

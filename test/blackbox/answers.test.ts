@@ -268,6 +268,32 @@ describe('answers', () => {
     expect(JSON.stringify(await list(first))).not.toContain('13800000000')
   })
 
+  test('that several write at once never appear below one that an app has seen', async () => {
+    const id = await newSurvey()
+    let areWriting = true
+    const reader = async () => {
+      const seen: unknown[] = []
+      for (let isLast = false; !isLast; ) {
+        isLast = !areWriting
+        const page = await list(id, { last_answer_id: Number(seen.at(-1) ?? 0), per_page: 7 })
+        seen.push(...idsIn(page))
+        if (page.list.length > 0) isLast = false
+      }
+      return seen
+    }
+    const writer = async () => {
+      for (let count = 1; count <= 10; count += 1)
+        await store(
+          id,
+          Array.from({ length: count }, () => answered()),
+        )
+    }
+    const readers = [reader(), reader()]
+    await Promise.all([writer(), writer(), writer()])
+    areWriting = false
+    for (const seen of await Promise.all(readers)) expect(seen).toEqual(range(1, 165))
+  })
+
   test('that an app has read are in the audit trail, once an hour', async () => {
     const id = await newSurvey()
     await store(

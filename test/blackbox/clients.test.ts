@@ -62,6 +62,12 @@ const clients: readonly Client[] = [
   },
 ]
 
+interface Page {
+  readonly total: number
+  readonly last_answer_id: number
+  readonly list: readonly { readonly answer_id: number }[]
+}
+
 /** Without what the service sets. */
 const {
   id: _id,
@@ -77,7 +83,7 @@ describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) =>
   afterAll(() => service.backend.close())
 
   test.each(clients)('$name, runs the flow', async ({ headers, query, extra = {}, extraOnExchange = () => ({}) }) => {
-    const app = await service.createApp()
+    const app = await service.createApp({ readsAnswers: true })
     const user = await service.createUser()
     const [surveyId] = await service.importSurveys(user, [published])
     const ask = (path: string, parameters: Readonly<Record<string, string>>) =>
@@ -100,6 +106,21 @@ describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) =>
     const { openid: _, ...withoutOpenid } = credentials
     const { creator_user_id: __, ...detail } = (await ask(`/api/surveys/${surveyId}/legacy`, withoutOpenid)).data
     expect(detail).toEqual({ ...published, id: surveyId })
+
+    // They go on from the last id: some until a list is empty, some until that id is the total.
+    const answers = Array.from({ length: 45 }, () => ({ pages: [] }))
+    await service.backend.survey.importAnswers({ surveyId: BigInt(surveyId ?? 0), answers })
+    const pageAfter = async (last: unknown) => {
+      const page = { per_page: '20', last_answer_id: String(last) }
+      return (await ask(`/api/surveys/${surveyId}/answers`, { ...withoutOpenid, ...page })).data as unknown as Page
+    }
+    let page = await pageAfter(0)
+    const seen: number[] = []
+    for (; page.list.length > 0; page = await pageAfter(page.last_answer_id)) {
+      seen.push(...page.list.map(({ answer_id }) => answer_id))
+    }
+    expect(seen).toEqual(answers.map((_, at) => at + 1))
+    expect(page.last_answer_id).toBe(page.total)
 
     // The one error such clients act on, recognised by its type: they refresh and go on.
     service.clock.advance({ ms: toMs({ seconds: 259_200 }) })

@@ -70,6 +70,18 @@ const endpoints: readonly Endpoint[] = [
     }),
     optional: ['page', 'per_page'],
   },
+  {
+    name: 'answers',
+    path: '/api/surveys/1/answers',
+    required: () => ({ appid: access.app.appid, access_token: access.tokens.access_token }),
+    optional: ['openid', 'per_page', 'last_answer_id', 'since', 'until'],
+  },
+  {
+    name: 'answer',
+    path: '/api/surveys/1/answers/1',
+    required: () => ({ appid: access.app.appid, access_token: access.tokens.access_token }),
+    optional: ['openid'],
+  },
 ]
 
 const names: Readonly<Record<string, readonly string[]>> = {
@@ -78,6 +90,8 @@ const names: Readonly<Record<string, readonly string[]>> = {
   user: ['appid', 'access_token', 'openid'],
   survey: ['appid', 'access_token'],
   surveys: ['appid', 'access_token', 'openid'],
+  answers: ['appid', 'access_token'],
+  answer: ['appid', 'access_token'],
 }
 const parameters = endpoints.flatMap((endpoint) =>
   (names[endpoint.name] ?? []).map((parameter) => ({ endpoint, parameter })),
