@@ -11,6 +11,7 @@ const acrossProcesses = [
   'envelope',
   'flow',
   'platform-sign-in',
+  'provided-answers',
   'providers',
   'revocation',
   'secrets',

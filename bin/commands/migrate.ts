@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { versionOfFile, warnOfOwner } from '../compose/database-file.js'
-import { openSurveyStore, openTokenStore, versionOnPostgres } from '../compose/stores.js'
+import { isMade, openSurveyStore, openTokenStore, versionOnPostgres } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
 import type { Database } from '../settings.js'
@@ -18,11 +18,12 @@ export function addMigrateCommand(program: Command): void {
 
 async function migrate({ json }: Json): Promise<void> {
   const config = readConfig(process.env)
+  const hasSurveys = !config.surveyProviderUrl || (await isMade(surveyCopy, config.surveyDatabase))
   const databases: readonly (readonly [CopiedSchema, Database])[] = [
     [tokenCopy, config.tokenDatabase],
-    ...(config.surveyProviderUrl ? [] : [[surveyCopy, config.surveyDatabase] as const]),
+    ...(hasSurveys ? [[surveyCopy, config.surveyDatabase] as const] : []),
   ]
-  const openers = config.surveyProviderUrl ? [openTokenStore] : [openTokenStore, openSurveyStore]
+  const openers = hasSurveys ? [openTokenStore, openSurveyStore] : [openTokenStore]
   for (const [, where] of databases) if (where.kind === 'sqlite') warnOfOwner(where.file)
   const before = await Promise.all(databases.map(versionOf))
   for (const openStore of openers) await (await openStore(config)).close() // opening migrates

@@ -115,16 +115,16 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
       return local
     },
     async survey(token, creates) {
-      const door = await doors.surveyIfAny(token)
-      if (door) return door
+      const remote = await connect('survey', config.surveyServiceUrl)
+      if (remote) return remote
       if (config.surveyProviderUrl) return () => Promise.reject(surveysAreElsewhere())
+      if (await isMade(surveyCopy, config.surveyDatabase)) return openSurveys(token)
       begin(surveyCopy, config.surveyDatabase, creates || (await isWithoutSurveys(config)))
       return openSurveys(token)
     },
     async surveyIfAny(token) {
       const remote = await connect('survey', config.surveyServiceUrl)
       if (remote) return remote
-      if (config.surveyProviderUrl) return undefined
       return (await isMade(surveyCopy, config.surveyDatabase)) ? openSurveys(token) : undefined
     },
     client: (service, door) =>

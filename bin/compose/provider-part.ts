@@ -6,14 +6,21 @@ import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { identifyByName } from '../../services/rpc/identity.js'
-import { providedSurveys } from '../../services/survey/provider/provided-surveys.js'
+import { reasonOf } from '../../services/rpc/service-error.js'
+import type { Rounds } from '../../services/storage/rounds.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
+import { providedAnswers, providedSurveys } from '../../services/survey/provider/provided-surveys.js'
 import { type ProviderCall, ProviderClient } from '../../services/survey/provider/provider-client.js'
 import { ProviderFailure } from '../../services/survey/provider/provider-failure.js'
 import { createProvidedSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
 import type { Log } from '../telemetry/log.js'
+import { surveyCopy } from './copied-schemas.js'
 import type { Observers } from './observers.js'
 import type { Absence, Part } from './part.js'
+import { creating, isMade } from './stores.js'
+import { openSurveyDatabase, type SurveyDatabase } from './survey-part.js'
+import type { TimeAndChance } from './time-and-chance.js'
 import { readTls } from './tls.js'
 
 /** How often a provider that answered is asked whether it still does; one that did not, at every look. */
@@ -30,17 +37,25 @@ export function openProviderPart(
   config: Config,
   address: Address,
   dispatcher: Dispatcher,
+  clock: TimeAndChance,
   token: Client<typeof TokenService>,
-  observers: Pick<Observers, 'onSurveyProvider' | 'onProviderCall'>,
-  log: Pick<Log, 'note'>,
+  observers: Observers,
+  log: Log,
 ): ProviderPart {
   const client = createProviderClient(config, address, observers.onProviderCall)
   observers.onSurveyProvider(client)
-  dispatcher.register(SurveyService, createProvidedSurveyHandlers({ surveys: providedSurveys(client), token }))
+  const kept = keeping(config, clock, observers, log)
+  const answering = async () => {
+    const deps = hasAnswers ? await kept.deps() : undefined
+    return deps && { ...deps, token, answers: providedAnswers(client) }
+  }
+  const surveys = providedSurveys(client)
+  dispatcher.register(SurveyService, createProvidedSurveyHandlers({ surveys, token, answering }))
   const url = formatAddress(address)
   let nextAskMs = 0
   let isAsking = false
   let known = ''
+  let hasAnswers = false
   let cause: string | undefined
 
   /** Not waited for: a provider that hangs must not make /readyz hang. */
@@ -54,6 +69,8 @@ export function openProviderPart(
     nextAskMs = performance.now() + ASK_EVERY_MS
     if (answer.good !== known) log.note(`surveys are read from ${url}: ${answer.good}`)
     known = answer.good
+    hasAnswers = answer.hasAnswers
+    if (hasAnswers) await kept.deps().catch(() => undefined) // told as absent
   }
 
   return {
@@ -61,7 +78,8 @@ export function openProviderPart(
     async absent(): Promise<Absence[]> {
       void ask()
       const why = client.isBreakerOpen ? 'it does not answer calls, and is asked now and then' : cause
-      return why === undefined ? [] : [{ what: `survey provider at ${url}`, cause: why, isDispensable: true }]
+      const ofProvider = why === undefined ? [] : [{ what: `survey provider at ${url}`, cause: why }]
+      return [...ofProvider, ...(await kept.absent())].map((absence) => ({ ...absence, isDispensable: true }))
     },
     reconnect() {
       client.reconnect()
@@ -69,6 +87,49 @@ export function openProviderPart(
     },
     async close() {
       client.close()
+      await kept.close()
+    },
+  }
+}
+
+/**
+ * The survey database, opened when the provider has answers: it keeps the key of respondents' pseudonyms, and audits what apps read.
+ * If that fails, it is tried again whenever it is needed.
+ */
+function keeping(config: Config, clock: TimeAndChance, observers: Observers, log: Log) {
+  let opening: Promise<SurveyDatabase> | undefined
+  let failure: unknown
+  let janitor: Rounds<unknown> | undefined
+
+  async function open(): Promise<SurveyDatabase> {
+    const { surveyDatabase } = config
+    if (!(await isMade(surveyCopy, surveyDatabase))) log.note(creating(surveyCopy, surveyDatabase))
+    const database = await openSurveyDatabase(config, clock, observers)
+    janitor = database.startJanitor()
+    failure = undefined
+    return database
+  }
+
+  return {
+    async deps(): Promise<SurveyDatabase['deps']> {
+      opening ??= open()
+      try {
+        return (await opening).deps
+      } catch (error) {
+        opening = undefined
+        failure = error
+        throw new StoreUnavailable(error)
+      }
+    },
+    async absent(): Promise<Absence[]> {
+      if (failure !== undefined) return [{ what: 'survey database', cause: reasonOf(failure) }]
+      const database = await opening?.catch(() => undefined)
+      return (await database?.absent()) ?? []
+    },
+    async close(): Promise<void> {
+      const database = await opening?.catch(() => undefined)
+      await janitor?.stop()
+      await database?.close()
     },
   }
 }
@@ -91,16 +152,18 @@ export function createProviderClient(
   })
 }
 
-/** What the provider says of itself, for a person; or why it is no good. */
+/** What the provider says of itself; `good` for a person. Or why it is no good. */
 export async function introduce(
   client: Pick<ProviderClient, 'info'>,
 ): Promise<
-  { readonly good: string; readonly cause?: undefined } | { readonly good?: undefined; readonly cause: string }
+  | { readonly good: string; readonly hasAnswers: boolean; readonly cause?: undefined }
+  | { readonly good?: undefined; readonly cause: string }
 > {
   try {
     const { name, version, capabilities } = await client.info()
-    const answers = capabilities.includes(ProviderCapability.ANSWERS) ? 'with answers' : 'without answers'
-    return { good: [name, version].filter(Boolean).join(' ').concat(', ', answers) }
+    const hasAnswers = capabilities.includes(ProviderCapability.ANSWERS)
+    const answers = hasAnswers ? 'with answers' : 'without answers'
+    return { good: [name, version].filter(Boolean).join(' ').concat(', ', answers), hasAnswers }
   } catch (error) {
     if (!(error instanceof ProviderFailure)) throw error
     const what = WORDS[error.outcome]

@@ -238,7 +238,9 @@ class Assembly {
     if (this.#has('survey') && config.surveyProviderUrl) {
       const token = this.#client(TokenService, 'survey')
       const [where, dispatcher, observers] = [config.surveyProviderUrl, this.#dispatcher, this.#observers]
-      this.#surveyProvider = this.#add(openProviderPart(config, where, dispatcher, token, observers, this.#log))
+      this.#surveyProvider = this.#add(
+        openProviderPart(config, where, dispatcher, this.#clock, token, observers, this.#log),
+      )
     } else if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
       await this.#tellOfNew(surveyCopy, config.surveyDatabase)

@@ -4,6 +4,7 @@ import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
+import type { AnswerDeps, SurveyDeps } from '../../services/survey/deps.js'
 import { startJanitor } from '../../services/survey/janitor.js'
 import { createProviderHandlers } from '../../services/survey/provider-service.js'
 import { createReadRecorder } from '../../services/survey/read-recorder.js'
@@ -24,13 +25,28 @@ export async function openSurveyPart(
   token: Client<typeof TokenService>,
   observers: Observers,
 ): Promise<StorePart> {
+  const database = await openSurveyDatabase(config, clock, observers)
+  const { store } = database.deps
+  dispatcher
+    .register(SurveyService, createSurveyHandlers({ ...database.deps, token }))
+    .register(SurveyProvider, createProviderHandlers({ store }, packageVersion()))
+  return database
+}
+
+export interface SurveyDatabase extends StorePart {
+  readonly deps: SurveyDeps & Omit<AnswerDeps, 'answers' | 'token'>
+}
+
+/** The database of surveys, answers, and what is audited about them. */
+export async function openSurveyDatabase(
+  config: Config,
+  clock: TimeAndChance,
+  observers: Observers,
+): Promise<SurveyDatabase> {
   const store = await openSurveyStore(config, observers.onCommit)
   const reads = createReadRecorder(store)
-  const respondents = createRespondents(store, clock.randomBytes)
-  dispatcher
-    .register(SurveyService, createSurveyHandlers({ store, token, respondents, reads, now: clock.now }))
-    .register(SurveyProvider, createProviderHandlers({ store }, packageVersion()))
   return {
+    deps: { store, reads, respondents: createRespondents(store, clock.randomBytes), now: clock.now },
     startJanitor: () => {
       const observer = observers.janitor('survey')
       return begun(startJanitor({ ...observer, ...janitorTimes(config), ...clock, store, reads }), observer.onError)

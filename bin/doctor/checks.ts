@@ -41,7 +41,7 @@ export const checks: Readonly<Record<string, Check>> = {
   'data directory': dataDirectory,
   'token database': ({ tokenDatabase, tokenServiceUrl }) => database(tokenDatabase, tokenCopy, tokenServiceUrl),
   'survey database': ({ surveyDatabase, surveyServiceUrl, surveyProviderUrl }) =>
-    surveyProviderUrl ? undefined : database(surveyDatabase, surveyCopy, surveyServiceUrl),
+    database(surveyDatabase, surveyCopy, surveyServiceUrl ?? surveyProviderUrl),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase),
   certificate,

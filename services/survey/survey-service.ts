@@ -38,26 +38,44 @@ export function createSurveyHandlers(deps: SurveyDeps & Omit<AnswerDeps, 'answer
   }
 }
 
-/** Over a provider, at which alone surveys are changed: we keep none, and have no events of them. */
-export function createProvidedSurveyHandlers(deps: ReadDeps): Handlers<typeof SurveyService> {
+export interface ProvidedDeps extends ReadDeps {
+  /** undefined unless the provider has answers. @throws StoreUnavailable when what is kept about them here cannot be */
+  readonly answering: () => Promise<(AnswerDeps & SurveyDeps) | undefined>
+}
+
+/**
+ * Over a provider, at which alone surveys and answers are changed. Kept here is what must be about answers that apps read: the key of
+ * respondents' pseudonyms, and the audit events.
+ */
+export function createProvidedSurveyHandlers(deps: ProvidedDeps): Handlers<typeof SurveyService> {
+  const { answering } = deps
   const refuse = async () => {
     throw surveysAreElsewhere()
   }
-  const noAnswers = async (request: ListAnswersRequest | GetAnswerRequest, call: Call) => {
+  const noAnswers = async (request: ListAnswersRequest | GetAnswerRequest, call: Call): Promise<never> => {
     await verify(deps, request, call, Permission.READ_ANSWERS)
-    throw new ServiceError(ErrorReason.SURVEY_NOT_FOUND, 'answers are not read from the survey provider')
+    throw new ServiceError(ErrorReason.SURVEY_NOT_FOUND, 'the survey provider has no answers')
   }
   return {
     ...reads(deps),
-    listAnswers: noAnswers,
-    getAnswer: noAnswers,
+    async listAnswers(request, call) {
+      const able = await answering()
+      return able ? listAnswers(able)(request, call) : noAnswers(request, call)
+    },
+    async getAnswer(request, call) {
+      const able = await answering()
+      return able ? getAnswer(able)(request, call) : noAnswers(request, call)
+    },
     importAnswers: refuse,
     exportAnswers: refuse,
     deleteAnswers: refuse,
     importSurveys: refuse,
     deleteSurveys: refuse,
     exportSurveys: refuse,
-    listSurveyEvents: async () => ({}),
+    async listSurveyEvents(request) {
+      const able = await answering()
+      return able ? listSurveyEvents(able)(request) : {}
+    },
   }
 }
 

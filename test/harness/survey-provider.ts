@@ -2,9 +2,13 @@
 import { create, type DescMethod, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf'
 import * as grpc from '@grpc/grpc-js'
 import {
+  type GetAnswerRequest,
+  type GetAnswerResponseSchema,
   type GetProviderInfoResponseSchema,
   type GetSurveyRequest,
   type GetSurveyResponseSchema,
+  type ListAnswersRequest,
+  type ListAnswersResponseSchema,
   type ListSurveysRequest,
   type ListSurveysResponseSchema,
   type Owner,
@@ -21,6 +25,8 @@ export interface Behaviour {
   getProviderInfo: () => Answer<MessageInitShape<typeof GetProviderInfoResponseSchema>>
   listSurveys: (request: ListSurveysRequest) => Answer<MessageInitShape<typeof ListSurveysResponseSchema>>
   getSurvey: (request: GetSurveyRequest) => Answer<MessageInitShape<typeof GetSurveyResponseSchema>>
+  listAnswers: (request: ListAnswersRequest) => Answer<MessageInitShape<typeof ListAnswersResponseSchema>>
+  getAnswer: (request: GetAnswerRequest) => Answer<MessageInitShape<typeof GetAnswerResponseSchema>>
 }
 
 export interface StartedProvider {
@@ -71,6 +77,8 @@ export function owning(surveys: Readonly<Record<string, readonly MessageInitShap
       if (!survey) throw status('NOT_FOUND', 'no such survey')
       return { survey, owner: { externalId: owner?.externalId ?? '' } }
     },
+    listAnswers: () => Promise.reject(status('UNIMPLEMENTED')),
+    getAnswer: () => Promise.reject(status('UNIMPLEMENTED')),
   }
 }
 
@@ -94,8 +102,7 @@ export async function startSurveyProvider(
   const server = new grpc.Server()
   const calls: StartedProvider['calls'] = []
   const told = { ...behaviour }
-  const { getProviderInfo, listSurveys, getSurvey } = SurveyProvider.method
-  for (const method of [getProviderInfo, listSurveys, getSurvey]) serve(server, method, told, calls, onCancelled)
+  for (const method of SurveyProvider.methods) serve(server, method, told, calls, onCancelled)
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync(at, credentials, (error, bound) => (error ? reject(error) : resolve(bound)))
   })

@@ -85,8 +85,7 @@ test('a provider that is killed and restarted under load costs no app its token,
   isOver = true
   await Promise.all(load)
   expect([...outcomes.keys()].filter((type) => !['', 'remote_server_error'].includes(type))).toEqual([])
-  expect(outcomes.get('')).toBeGreaterThan(100)
-  expect(outcomes.get('remote_server_error') ?? 0).toBeLessThan(80)
+  expect(outcomes.get('remote_server_error') ?? 0).toBeLessThan(outcomes.get('') ?? 0)
 })
 
 test.each([

@@ -145,8 +145,9 @@ export class ProviderClient {
   }
 
   #call(call: SingleCall): Promise<Buffer> {
-    return callOnce(this.#client, call).catch(({ code, details }: grpc.ServiceError) => {
-      throw new ProviderFailure(code as number as Code, inOneLine(causeOf(details)))
+    return callOnce(this.#client, call).catch(({ code, details, message }: Partial<grpc.ServiceError>) => {
+      const known = (code ?? Code.Unavailable) as number as Code // without one: the client is closed
+      throw new ProviderFailure(known, inOneLine(causeOf(details ?? message ?? '')))
     })
   }
 }
@@ -162,7 +163,7 @@ function encoded<M extends DescMethod>(method: M, request: MessageShape<M['input
 
 function decoded<M extends DescMethod>({ output }: M, bytes: Buffer): MessageShape<M['output']> {
   try {
-    return fromBinary(output, bytes) as MessageShape<M['output']>
+    return fromBinary(output, bytes, { readUnknownFields: false }) as MessageShape<M['output']>
   } catch {
     throw new ProviderFailure('malformed', `it is no ${output.typeName}`)
   }

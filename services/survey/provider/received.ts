@@ -1,13 +1,19 @@
 // What a provider may answer. Every record is checked: whose it is, that it was asked for, and by the rules of an import.
 import { create } from '@bufbuild/protobuf'
 import {
+  type GetAnswerRequest,
+  type GetAnswerResponse,
   type GetSurveyRequest,
   type GetSurveyResponse,
+  type ListAnswersRequest,
+  type ListAnswersResponse,
+  ListAnswersResponseSchema,
   type ListSurveysRequest,
   type ListSurveysResponse,
   ListSurveysResponseSchema,
   type Owner,
 } from '../../../gen/surveyauth/provider/v1/survey_provider_pb.js'
+import { type Answer, AnswerSchema } from '../../../gen/surveyauth/v1/answer_pb.js'
 import {
   type Survey,
   SurveyScene,
@@ -17,12 +23,15 @@ import {
 } from '../../../gen/surveyauth/v1/survey_pb.js'
 import { compileRules, violationInWords } from '../../rpc/validation.js'
 import { contradictionIn } from '../contradictions.js'
+import { refusalOf, toDraft } from '../import-answers.js'
 import { surveyHash } from '../store/survey-store.js'
-import type { SurveyPage } from '../surveys.js'
+import type { Answers, SurveyPage } from '../surveys.js'
 import { ProviderFailure } from './provider-failure.js'
 
 const validateSurvey = compileRules(SurveySchema)
 const validateList = compileRules(ListSurveysResponseSchema)
+const validateAnswers = compileRules(ListAnswersResponseSchema)
+const validateAnswer = compileRules(AnswerSchema)
 
 /** Of ListSurveysResponse.total_size of SurveyService. */
 const MAX_TOTAL = 2 ** 31 - 1
@@ -56,6 +65,41 @@ export function surveysIn(asked: ListSurveysRequest, answer: ListSurveysResponse
   const end = surveys.length === 0 ? 0 : Number(asked.offset) + surveys.length
   const total = Math.max(Number(answer.totalSize), end) // what a platform counts and what it reads may be of two moments
   return { surveys, total: Math.min(total, MAX_TOTAL) }
+}
+
+/** @throws ProviderFailure `ownership_violation` or `malformed` */
+export function answersIn(asked: ListAnswersRequest, list: ListAnswersResponse): Answers {
+  const { answers, owner } = list
+  requireOwner(asked.owner, owner, asked.surveyId)
+  const wrong = validateAnswers(list)
+  if (wrong) throw malformed(violationInWords(wrong))
+  if (answers.length > asked.limit) throw malformed(`more than the ${asked.limit} answers asked for`)
+  let lastId = asked.afterAnswerId
+  for (const [at, answer] of answers.entries()) {
+    requireAnswer(answer, asked.surveyId, `answers[${at}]`)
+    if (answer.answerId <= lastId) throw malformed(`answers[${at}]: the ids do not ascend from ${asked.afterAnswerId}`)
+    lastId = answer.answerId
+  }
+  return { answers, total: Number(list.totalSize) }
+}
+
+/** @throws ProviderFailure `ownership_violation` or `malformed` */
+export function answerIn(asked: GetAnswerRequest, { answer, owner }: GetAnswerResponse): Answer {
+  if (!answer) throw malformed('answer is missing')
+  requireOwner(asked.owner, owner, asked.surveyId)
+  if (answer.answerId !== asked.answerId) throw violation(`answer ${answer.answerId} is answered for ${asked.answerId}`)
+  requireAnswer(answer, asked.surveyId, 'answer')
+  const wrong = validateAnswer(answer)
+  if (wrong) throw malformed(`answer.${violationInWords(wrong)}`)
+  return answer
+}
+
+/** To the survey that was asked for, and by what the rules of an import are beside those of the proto. */
+function requireAnswer(answer: Answer, surveyId: bigint, path: string): void {
+  if (answer.surveyId !== surveyId)
+    throw violation(`an answer to survey ${answer.surveyId} is answered for ${surveyId}`)
+  const refusal = refusalOf(answer, toDraft(answer), surveyId)
+  if (refusal !== undefined) throw malformed(`${path}: ${refusal}`)
 }
 
 /** Whether the owner of a record names one id of the one who was asked for, and none that they do not have. */
