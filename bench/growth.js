@@ -173,7 +173,7 @@ async function fill(file, grants) {
   const now = Date.now()
   db.exec('BEGIN')
   for (const { name } of indexes) db.exec(`DROP INDEX ${name}`)
-  db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, 0, 0, ?)').run(
+  db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, 0, 0, 0, ?)').run(
     APPID,
     'Growth',
     JSON.stringify([REDIRECT_URI]),

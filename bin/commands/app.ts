@@ -1,5 +1,6 @@
 // survey-auth app: third-party applications and their secrets.
 import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt'
+import { Code, ConnectError } from '@connectrpc/connect'
 import type { Command } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
@@ -86,8 +87,21 @@ export function addAppCommands(program: Command): void {
     examples: ['app enable app_k3J…'],
   }).action((appid: string, options: Json) => setDisabled(appid, false, options))
 
+  asksFirst(
+    command(app, 'delete <appid>', {
+      about: 'delete an app that nobody uses',
+      examples: ['app delete app_k3J…'],
+      notes: DELETE_NOTES,
+    }),
+  ).action(deleteApp)
+
   addSecretCommands(app)
 }
+
+const DELETE_NOTES = `
+Refused while it has a live grant, or a code that can still be exchanged: disable it, or end them with grant revoke --appid. Its
+secrets are gone. Its appid is never given to another app, and the audit trail keeps its name.
+`
 
 /** How an app presents itself to users. */
 const FACE = [
@@ -188,6 +202,21 @@ function faceOf({ homePage, description, contact, privacyLink, logo }: AppOption
 async function setDisabled(appid: string, disabled: boolean, options: Json): Promise<void> {
   const { app } = await asOperator(({ admin }) => admin.setAppDisabled({ appid, disabled }))
   printApp(app, options)
+}
+
+async function deleteApp(appid: string, options: Sure): Promise<void> {
+  await confirm(`Delete ${appid} for good?`, options)
+  const name = await asOperator(async ({ admin }) => {
+    const { app } = await admin.getApp({ appid })
+    await admin.deleteApp({ appid }).catch((error: unknown) => {
+      if (!(error instanceof ConnectError && error.code === Code.InvalidArgument)) throw error
+      const hint = `refuse it everywhere: survey-auth app disable ${appid}\nend its grants: survey-auth grant revoke --appid ${appid}`
+      throw new CommandError(error.rawMessage, EXIT.failure, hint)
+    })
+    return app?.name
+  })
+  printRow({ appid, name }, options)
+  note('deleted')
 }
 
 async function addSecret(appid: string, { name, expiresInDays, json }: SecretOptions): Promise<void> {

@@ -68,6 +68,7 @@ const admin: Row<typeof AdminService> = {
   getApp: ['operator'],
   updateApp: ['operator'],
   setAppDisabled: ['operator'],
+  deleteApp: ['operator'],
   addAppSecret: ['operator'],
   revokeAppSecret: ['operator'],
   createUser: ['operator'],

@@ -79,6 +79,13 @@ describe('the flow of spec 1', () => {
     await expect(service.admin.createUser({ ...request, requestId: '' })).rejects.toThrow(
       'there is a user of this name',
     )
+    const { username } = request
+    await service.admin.setUserDisabled({ username, disabled: true })
+    await service.admin.deleteUser({ username })
+    await expect(service.admin.createUser(request)).rejects.toThrow(
+      'the user that this request_id has made was deleted',
+    )
+    expect((await service.admin.createUser({ ...request, requestId: 'another' })).user).toMatchObject({ username })
   })
 
   test('operators name a user by username or by user_id, never by both', async () => {

@@ -139,6 +139,28 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     expect(await answers(access)).toEqual(ALIVE)
   })
 
+  test('when the operator deletes the app, which is possible once nothing refers to it, and for good', async () => {
+    const access = await granted()
+    const { app, user } = access
+    const { appid } = app
+    const name = (await service.admin.getApp({ appid })).app?.name
+    await expect(service.admin.deleteApp({ appid })).rejects.toThrow('the app has live grants')
+    expect(await answers(access)).toEqual(ALIVE)
+    await disconnectAll(await service.signedIn(user))
+    const code = await service.issueCode(app, user)
+    await expect(service.admin.deleteApp({ appid })).rejects.toThrow('a code that can still be exchanged')
+    expect((await service.exchange(app, code)).type).toBe('')
+    await disconnectAll(await service.signedIn(user))
+
+    await service.admin.deleteApp({ appid })
+    expect(await answers(access)).toEqual(APP_DISABLED)
+    await expect(service.admin.setAppDisabled({ appid, disabled: false })).rejects.toThrow('there is no such app')
+    await expect(service.admin.deleteApp({ appid })).rejects.toThrow('there is no such app')
+    const [newest] = (await service.admin.listAuditEvents({ appid })).events
+    expect(newest).toMatchObject({ kind: 'app.deleted', note: name, actor: 'operator' })
+    expect((await service.admin.listGrants({ appid })).grants[0]).toMatchObject({ appid, appName: name })
+  })
+
   test('when the user is disabled, until they are enabled again', async () => {
     const access = await granted()
     const { username } = access.user

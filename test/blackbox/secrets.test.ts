@@ -75,6 +75,8 @@ describe('app secrets', () => {
     await service.admin.revokeAppSecret({ appid, secretId: second.secretId })
     await service.admin.addAppSecret({ appid, name: 'default' })
     await expect(service.admin.createApp(request)).rejects.toThrow('the app has a live secret of this name')
+    await service.admin.deleteApp({ appid })
+    await expect(service.admin.createApp(request)).rejects.toThrow('the app that this request_id has made was deleted')
   })
 
   test('have the time of their last use', async () => {

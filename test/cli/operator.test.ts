@@ -22,7 +22,7 @@ import { createProcess, ServiceProcess, startProcess } from '../harness/process.
 import { PROGRAM, spawnServe } from '../harness/spawn.js'
 import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
-import { byOperator, userRow } from '../store/token-store-verbs.js'
+import { byOperator, grant, seed, userRow } from '../store/token-store-verbs.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -107,6 +107,31 @@ describe('apps', () => {
       expect.objectContaining({ secret_id: first, name: 'default', revoked_at: expect.stringMatching(ISO) }),
       expect.objectContaining({ name: '2027', expires_at: expect.stringMatching(ISO), revoked_at: null }),
     ])
+  })
+
+  test('an app is deleted once nothing refers to it; until then it is said what to do instead', async () => {
+    const service = await createProcess()
+    const store = openSqliteTokenStore({ file: path.join(service.dataDir, 'token.db') })
+    onTestFinished(() => store.close())
+    await seed(store)
+    const { grantId } = await grant(store, {}, {}, Date.now())
+    expect(await service.run(['app', 'delete', 'app1'])).toEqual({
+      exitCode: 1,
+      stdout: '',
+      stderr:
+        'survey-auth: the app has live grants\nrefuse it everywhere: survey-auth app disable app1\n' +
+        'end its grants: survey-auth grant revoke --appid app1\n',
+    })
+    await service.json(['grant', 'revoke', grantId])
+    expect(await service.json(['app', 'delete', 'app1'])).toEqual({ appid: 'app1', name: 'App app1' })
+    expect(await service.json(['app', 'list'])).toMatchObject([{ appid: 'app2' }])
+    expect(await service.run(['app', 'delete', 'app1'])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('there is no such app: app1\n'),
+    })
+    const [deleted] = await service.json<object[]>(['audit', 'list', '--appid', 'app1'])
+    expect(deleted).toMatchObject({ kind: 'app.deleted', note: 'App app1' })
+    expect(await service.json(['grant', 'list', '--appid', 'app1'])).toMatchObject([{ app_name: 'App app1' }])
   })
 
   test('a secret expires after the given days', async () => {

@@ -93,6 +93,7 @@ describe.skipIf(!hasTerminals)('a new password on a terminal', () => {
 
 describe.skipIf(!hasTerminals)('what cannot be undone', () => {
   test.each([
+    ['app delete app1', 'Delete app1 for good?'],
     ['user delete ana', 'Delete ana for good, with their surveys?'],
     ['survey delete 7 8 8', 'Delete 2 surveys for good?'],
     ['grant revoke --username ana', 'Revoke all grants of ana?'],

@@ -19,6 +19,7 @@ const CONTRACT = [
   'app update',
   'app disable',
   'app enable',
+  'app delete',
   'app secret add',
   'app secret list',
   'app secret revoke',

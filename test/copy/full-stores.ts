@@ -93,6 +93,8 @@ async function fillApps(store: TokenStore): Promise<void> {
   await store.updateApp('app1', { face: { description: AWKWARD[1] ?? '', logo } }, NOW, byOperator)
   await store.createApp(app, secretRow('app3', 'soon', { expiresAtMs: NOW + 1 }), byOperator)
   await store.setAppDisabled('app3', true, NOW, byOperator)
+  await store.createApp(appRow('app4'), secretRow('app4'), byOperator)
+  await store.deleteApp('app4', NOW, byOperator)
   for (const name of AWKWARD) {
     await store.createApp(appRow(`app ${name}`, { name }), secretRow(`app ${name}`, name), byOperator)
   }

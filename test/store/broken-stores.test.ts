@@ -277,6 +277,20 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     caughtBy: ['a provider ends what began with its session, and what its user began without one, but no grant'],
   },
   {
+    how: 'ends the codes of an app in order to delete it',
+    breaks: (store) => ({
+      async deleteApp(appid, now, cause) {
+        const { rows } = await store.listGrants({ appid, liveAtMs: now }, { limit: 1, after: undefined })
+        if (rows.length > 0) return 'has_grants'
+        await store.setAppDisabled(appid, true, now, cause) // takes its codes, whoever holds them
+        return store.deleteApp(appid, now, cause)
+      },
+    }),
+    caughtBy: [
+      'an app is deleted once its grants and codes have ended, and not 1 ms before; grants that ended are still listed',
+    ],
+  },
+  {
     how: 'compares identifiers without regard to case',
     breaks: (store) => ({
       findApp: (appid) => store.findApp(appid.toLowerCase()),

@@ -113,6 +113,19 @@ test('once a revocation has returned, no token minted concurrently is good', asy
   }
 })
 
+test('an app that is deleted while codes of it are issued and exchanged has no live grant afterwards', async () => {
+  const [one, two] = await openTwo()
+  for (let round = 0; round < 10; round++) {
+    const seeded = await seed(one)
+    const { appid } = seeded
+    const exchanges = times(5, async () => redeem(one, seeded, await issue(one, seeded))).catch(() => undefined)
+    const deletion = await two.deleteApp(appid, START, cause)
+    await exchanges
+    const { rows } = await two.listGrants({ appid, liveAtMs: START }, { limit: 10, after: undefined })
+    expect(rows.length > 0).toBe(deletion !== 'deleted')
+  }
+})
+
 test('once a secret is revoked, no exchange with it adds a grant any more', async () => {
   const [one, two] = await openTwo()
   for (let round = 0; round < 10; round++) {
@@ -396,6 +409,15 @@ const once: Once[] = [
     'apps',
     (store, { appid }, n) => store.setAppDisabled(appid, true, START + n, cause),
     eventsOf('app.disabled'),
+  ],
+  [
+    'an app is deleted once',
+    'apps',
+    async (store, { appid, grantId }, n) => {
+      await store.revokeGrant(grantId, START + n, cause)
+      await store.deleteApp(appid, START + n, cause)
+    },
+    eventsOf('app.deleted'),
   ],
   [
     'a user is disabled once',

@@ -65,6 +65,7 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
   { name: 'createApp', run: (store) => store.createApp(appRow('app9'), secretRow('app9'), byOperator) },
   { name: 'updateApp', run: (store) => store.updateApp('app1', { name: 'New name' }, NOW, byOperator) },
   { name: 'setAppDisabled', run: (store) => store.setAppDisabled('app1', true, NOW, byOperator) },
+  { name: 'deleteApp', run: (store) => store.deleteApp('app2', NOW, byOperator) },
   { name: 'addAppSecret', run: (store) => store.addAppSecret(secretRow('app1', 'next'), NOW, byOperator) },
   { name: 'revokeAppSecret', run: (store) => store.revokeAppSecret('app1', 'secret_app1_default', NOW, byOperator) },
   { name: 'createUser', run: (store) => store.createUser(userRow('eve'), byOperator) },

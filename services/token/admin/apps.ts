@@ -9,13 +9,20 @@ import { type Cause, causedBy } from '../../storage/cause.js'
 import { pageOf } from '../../storage/page.js'
 import { idForm, idOfRequest, isLikeCredential, newCredential, newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
-import type { AppFace, AppRow, AppSecretRow, NewApp } from '../store/token-store.js'
+import type { AppDeletion, AppFace, AppRow, AppSecretRow, NewApp } from '../store/token-store.js'
 import { toFaceChange } from './app-face.js'
 import { requireRegistrable } from './redirect-uri.js'
 
 type AppMethods = Pick<
   Handlers<typeof AdminService>,
-  'createApp' | 'listApps' | 'getApp' | 'updateApp' | 'setAppDisabled' | 'addAppSecret' | 'revokeAppSecret'
+  | 'createApp'
+  | 'listApps'
+  | 'getApp'
+  | 'updateApp'
+  | 'setAppDisabled'
+  | 'deleteApp'
+  | 'addAppSecret'
+  | 'revokeAppSecret'
 >
 
 const APPID = idForm('app')
@@ -47,7 +54,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
       const { requestId } = request
       const { row, secret } = newSecret(deps, { appid, name: FIRST_SECRET, now, expiresAtMs: undefined, requestId })
       const created = await store.createApp(app, row, byOperator(call))
-      if (!created) throw nameTaken()
+      if (!created) throw (await store.findApp(appid)) ? nameTaken() : wasDeleted('app')
       return { app: await withFace(created), secret, secretId: row.secretId }
     },
 
@@ -84,6 +91,13 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
       return { app: await withFace(found(app, appid)) }
     },
 
+    async deleteApp({ appid }, call) {
+      const outcome = await store.deleteApp(appid, deps.now(), byOperator(call))
+      if (outcome === 'not_found') throw notFound('app', appid)
+      if (outcome !== 'deleted') throw new ServiceError(ErrorReason.INVALID_ARGUMENT, REFERENCES[outcome])
+      return {}
+    },
+
     async addAppSecret({ appid, name, expireTime, requestId }, call) {
       const now = deps.now()
       const expiresAtMs = expireTime && timestampMs(expireTime)
@@ -107,6 +121,12 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
   }
 }
 
+/** What keeps an app from being deleted. */
+const REFERENCES: Readonly<Record<Exclude<AppDeletion, 'deleted' | 'not_found'>, string>> = {
+  has_grants: 'the app has live grants',
+  has_codes: 'the app has a code that can still be exchanged',
+}
+
 /** Of a platform's own users, the platform's server is one too. */
 export const byOperator = (call: Call): Cause => causedBy(call.caller === 'sign_in' ? 'sign_in' : 'operator', call)
 
@@ -117,6 +137,10 @@ export function notFound(what: string, name: string): ServiceError {
 }
 
 const nameTaken = () => new ServiceError(ErrorReason.ALREADY_EXISTS, 'the app has a live secret of this name')
+
+/** Of a creation that is repeated: an id is never given again. */
+export const wasDeleted = (what: 'app' | 'user') =>
+  new ServiceError(ErrorReason.ALREADY_EXISTS, `the ${what} that this request_id has made was deleted`)
 
 function found(app: AppRow | undefined, appid: string): AppRow {
   if (!app) throw notFound('app', appid)

@@ -19,7 +19,7 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
   async function filterOf(request: Which & { readonly appid: string }) {
     const { appid, username, externalId } = request
     requireOneName(request, { orNone: true })
-    if (appid !== '' && !(await store.findApp(appid))) throw notFound('app', appid)
+    if (appid !== '' && !(await store.isAppid(appid))) throw notFound('app', appid)
     const isNamed = username !== '' || externalId !== ''
     const userId = isNamed ? found(await findUser(store, request), request).userId : request.userId
     if (!isNamed && userId !== '' && !(await store.isUserId(userId))) throw noUser(request)

@@ -10,7 +10,7 @@ import { connectedApps } from '../connected-apps.js'
 import { idOfRequest } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import { type IdentityRow, placeholderName, type UserRow } from '../store/token-store.js'
-import { byOperator, notFound } from './apps.js'
+import { byOperator, notFound, wasDeleted } from './apps.js'
 import { found, noUser, requireUser } from './which-user.js'
 
 type UserMethods = Pick<
@@ -42,6 +42,7 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
         throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'a password needs a username to sign in with')
       }
       const userId = idOfRequest('user', requestId, deps.randomBytes)
+      if ((await store.isUserId(userId)) && !(await store.findUserById(userId))) throw wasDeleted('user')
       const user: UserRow = {
         userId,
         username: username || placeholderName(userId),

@@ -382,6 +382,7 @@ export const AUDIT_KINDS = [
   'app.updated',
   'app.disabled',
   'app.enabled',
+  'app.deleted',
   'secret.added',
   'secret.revoked',
   'user.created',
@@ -495,6 +496,8 @@ export const MAX_REQUESTS = 2 ** 31 - 1
 /** What a batch of the janitor removed. Access tokens that a refresh ended are not counted by every store. */
 export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
 
+export type AppDeletion = 'deleted' | 'not_found' | 'has_grants' | 'has_codes'
+
 /** `already_revoked`: there was nothing left to revoke. */
 export type Revocation = 'revoked' | 'already_revoked' | 'not_found'
 
@@ -504,10 +507,12 @@ export interface TokenStore extends CleanUps {
   /**
    * Creates an app and its first secret. If there is an app of this id, this is the call that created it, repeated, and the
    * secret takes the place of the first one as with addAppSecret; the app stays as it is.
-   * @returns the app; undefined when another live secret of it has the name of this one.
+   * @returns the app; undefined when another live secret of it has the name of this one, or when it was deleted.
    */
   createApp(app: NewApp, secret: AppSecretRow, cause: Cause): Promise<AppRow | undefined>
   findApp(appid: string): Promise<AppRow | undefined>
+  /** Whether an app has or had this id: a deleted app keeps it. */
+  isAppid(appid: string): Promise<boolean>
   /** Ascending by appid. */
   listApps(page: PageOf): Promise<Page<AppRow>>
   /** Replaces the given columns, and ends the unused codes of removed redirect_uris; undefined when there is no such app. */
@@ -526,6 +531,11 @@ export interface TokenStore extends CleanUps {
    * @returns undefined when there is no such app.
    */
   setAppDisabled(appid: string, isDisabled: boolean, now: number, cause: Cause): Promise<AppRow | undefined>
+  /**
+   * Removes an app with its face and its secrets, unless a grant of it is live, as for listGrants, or a code may still be exchanged.
+   * Its row stays, disabled and marked as deleted: it is found in no list, and its openids and events still belong to an app.
+   */
+  deleteApp(appid: string, now: number, cause: Cause): Promise<AppDeletion>
   /**
    * `name_taken`: a live secret of the app has this name. A live secret that was made with the same requestId, which is not
    * undefined, is revoked first: the call is repeated because nobody got that secret.

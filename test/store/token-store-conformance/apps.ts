@@ -2,18 +2,22 @@ import { expect } from 'vitest'
 import { NO_FACE, NO_LOGO, type TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
 import {
+  ACCESS_TTL,
   allPages,
   appRow,
   auditKinds,
   auditTrail,
   byOperator,
+  CODE_TTL,
   DAY,
+  findGrant,
   GRACE,
   grant,
   isGood,
   issue,
   mint,
   NOW,
+  REFRESH_TTL,
   redeem,
   saidOf,
   secretRow,
@@ -161,6 +165,90 @@ export const appChecks: readonly Check<TokenStore>[] = [
       await store.setAppDisabled('app1', false, NOW, byOperator)
       expect(await store.setAppDisabled('nobody', true, NOW, byOperator)).toBeUndefined()
       expect(await auditKinds(store, { appid: 'app1' })).toEqual(['app.created', 'app.disabled', 'app.enabled'])
+    },
+  },
+  {
+    title: 'a deleted app is found no more, and its appid is never given to another one',
+    async run(store) {
+      await seed(store)
+      await store.updateApp('app1', { face: { contact: 'a@b.example', logo: NO_LOGO } }, NOW, byOperator)
+      expect(await store.deleteApp('app1', NOW + 1, byOperator)).toBe('deleted')
+      expect(await store.findApp('app1')).toBeUndefined()
+      expect((await store.listApps({ limit: 10, after: undefined })).rows.map(({ appid }) => appid)).toEqual(['app2'])
+      expect(await store.listAppSecrets('app1')).toEqual([])
+      expect(await store.findAppFace('app1')).toEqual(NO_FACE)
+      expect(await store.isAppid('app1')).toBe(true)
+      expect(await store.isAppid('nobody')).toBe(false)
+
+      expect(await store.createApp(appRow('app1'), secretRow('app1', 'next'), byOperator)).toBeUndefined()
+      expect(await store.updateApp('app1', { name: 'N' }, NOW + 2, byOperator)).toBeUndefined()
+      expect(await store.setAppDisabled('app1', false, NOW + 2, byOperator)).toBeUndefined()
+      expect(await store.addAppSecret(secretRow('app1', 'next'), NOW + 2, byOperator)).toBe('no_app')
+      expect(await issue(store, 'code')).toBe('app_ended')
+      expect((await redeem(store, 'code')).result.kind).toBe('app_ended')
+      expect(await store.deleteApp('app1', NOW + 2, byOperator)).toBe('not_found')
+      expect(await store.deleteApp('nobody', NOW + 2, byOperator)).toBe('not_found')
+      expect(await auditTrail(store, { appid: 'app1' })).toMatchObject([
+        { kind: 'app.created', note: 'App app1' },
+        { kind: 'app.updated' },
+        { kind: 'app.deleted', note: 'App app1', atMs: NOW + 1, ...saidOf(byOperator) },
+      ])
+    },
+  },
+  {
+    title:
+      'an app is deleted once its grants and codes have ended, and not 1 ms before; grants that ended are still listed',
+    async run(store) {
+      await seed(store)
+      const deleteApp = (appid: string, now: number) => store.deleteApp(appid, now, byOperator)
+      await issue(store, 'of app1')
+      await issue(store, 'of app2', { appid: 'app2' })
+      expect(await deleteApp('app1', NOW + CODE_TTL - 1)).toBe('has_codes')
+      expect(await deleteApp('app1', NOW + CODE_TTL)).toBe('deleted')
+      const { refreshTokenHash, grantId } = await grant(store, { appid: 'app2' }, { maxGrants: 1 })
+      await redeem(store, 'of app2', { appid: 'app2', maxGrants: 100 })
+      const late = NOW + REFRESH_TTL - 1
+      expect((await mint(store, refreshTokenHash, { appid: 'app2' }, late)).result).toBe('minted')
+      expect(await deleteApp('app2', late + ACCESS_TTL - 1)).toBe('has_grants')
+      expect(
+        await isGood(store, (await mint(store, refreshTokenHash, { appid: 'app2' }, late)).accessTokenHash, late),
+      ).toBe(true)
+      expect(await deleteApp('app2', late + ACCESS_TTL)).toBe('deleted')
+      expect(await findGrant(store, grantId)).toMatchObject({ appid: 'app2', appName: 'App app2' })
+    },
+  },
+  {
+    title: 'an app whose grants are all revoked, and whose codes have ended, is deleted',
+    async run(store) {
+      await seed(store)
+      const { grantId } = await grant(store)
+      await issue(store, 'unused')
+      expect(await store.deleteApp('app1', NOW, byOperator)).toBe('has_grants')
+      await store.revokeGrant(grantId, NOW, byOperator) // and ends the code
+      expect(await store.deleteApp('app1', NOW, byOperator)).toBe('deleted')
+      expect((await redeem(store, 'unused')).result.kind).toBe('app_ended')
+    },
+  },
+  {
+    title: 'an app that is deleted while codes are issued and exchanged has no good token afterwards',
+    async run(store) {
+      await seed(store)
+      for (let round = 0; round < 5; round += 1) {
+        const appid = `app r${round}`
+        await store.createApp(appRow(appid, { redirectUris: ['https://r.example/'] }), secretRow(appid), byOperator)
+        const use = async (name: string) => {
+          const issued = await issue(store, name, { appid, redirectUri: 'https://r.example/' })
+          return issued === 'issued' ? (await redeem(store, name, { appid })).result.kind : issued
+        }
+        const names = Array.from({ length: 8 }, (_, n) => `${appid} ${n}`)
+        const [deletion, ...used] = await Promise.all([store.deleteApp(appid, NOW, byOperator), ...names.map(use)])
+        const uses = new Set(used)
+        expect(deletion === 'deleted' ? uses : deletion).toEqual(
+          deletion === 'deleted' ? new Set(['app_ended']) : expect.stringMatching(/^has_(codes|grants)$/),
+        )
+        const live = await store.listGrants({ appid, liveAtMs: NOW }, { limit: 10, after: undefined })
+        expect(live.rows.length).toBe(deletion === 'deleted' ? 0 : names.length)
+      }
     },
   },
   {

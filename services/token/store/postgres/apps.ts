@@ -4,9 +4,13 @@ import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import { type AppRow, changedColumns, removedRedirectUris, type TokenStore } from '../token-store.js'
 import { setFace } from './app-faces.js'
 import type { Audit } from './audit.js'
+import { FIRST, listGrants } from './grants.js'
 import { addSecret, writeSecret } from './secrets.js'
 
-type AppMethods = Pick<TokenStore, 'createApp' | 'findApp' | 'listApps' | 'updateApp' | 'setAppDisabled'>
+type AppMethods = Pick<
+  TokenStore,
+  'createApp' | 'findApp' | 'isAppid' | 'listApps' | 'updateApp' | 'setAppDisabled' | 'deleteApp'
+>
 
 const APP = `appid, name, redirect_uris AS "redirectUris", requires_secret_on_refresh AS "requiresSecretOnRefresh",
   requires_pkce AS "requiresPkce", reads_answers AS "readsAnswers", is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
@@ -20,14 +24,15 @@ const insertApp: Statement = {
     ON CONFLICT (appid) DO NOTHING
     RETURNING appid`,
 }
-const findApp: Statement = { name: 'find_app', text: `SELECT ${APP} FROM apps WHERE appid = $1` }
+const findApp: Statement = { name: 'find_app', text: `SELECT ${APP} FROM apps WHERE appid = $1 AND NOT is_deleted` }
+const findAppid: Statement = { name: 'find_appid', text: 'SELECT 1 FROM apps WHERE appid = $1' }
 const listApps: Statement = {
   name: 'list_apps',
-  text: `SELECT ${APP} FROM apps WHERE appid > $1 ORDER BY appid LIMIT $2`,
+  text: `SELECT ${APP} FROM apps WHERE appid > $1 AND NOT is_deleted ORDER BY appid LIMIT $2`,
 }
 const lockApp: Statement = {
   name: 'lock_app',
-  text: `SELECT ${APP} FROM apps WHERE appid = $1 FOR NO KEY UPDATE`,
+  text: `SELECT ${APP} FROM apps WHERE appid = $1 AND NOT is_deleted FOR NO KEY UPDATE`,
 }
 const updateApp: Statement = {
   name: 'update_app',
@@ -38,6 +43,18 @@ const updateApp: Statement = {
 const setAppDisabled: Statement = {
   name: 'set_app_disabled',
   text: 'UPDATE apps SET is_disabled = $2 WHERE appid = $1',
+}
+const eraseApp: Statement = {
+  name: 'erase_app',
+  text: 'UPDATE apps SET is_disabled = true, is_deleted = true WHERE appid = $1',
+}
+const deleteFace: Statement = { name: 'delete_app_face', text: 'DELETE FROM app_faces WHERE appid = $1' }
+/** By the index app_secrets_by_app. */
+const deleteSecrets: Statement = { name: 'delete_secrets_of_app', text: 'DELETE FROM app_secrets WHERE appid = $1' }
+/** As endCodesOfApp. */
+const findUnusedCode: Statement = {
+  name: 'find_unused_code_of_app',
+  text: "SELECT 1 FROM codes WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL LIMIT 1",
 }
 /**
  * Codes that can still be used, by the index codes_by_expiry: they span a few minutes, whereas all codes of an app may span
@@ -78,6 +95,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
         const created = await transaction.write(insertApp, values)
         if (created.length === 0) {
           const before = await transaction.askOne<AppRow>(lockApp, [appid])
+          if (!before) return undefined // it was deleted
           const added = await addSecret(transaction, audit, secret, secret.createdAtMs, cause)
           return added === 'added' ? before : undefined
         }
@@ -89,6 +107,10 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
     },
 
     findApp: (appid) => database.readOne<AppRow>(findApp, [appid]),
+
+    async isAppid(appid) {
+      return (await database.read(findAppid, [appid])).length > 0
+    },
 
     async listApps({ limit, after = '' }) {
       return cutPage(await database.read<AppRow>(listApps, [after, limit + 1]), limit, (app) => app.appid)
@@ -118,6 +140,21 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
         if (isDisabled) transaction.write(endCodesOfApp, [appid, now])
         audit.write(transaction, now, cause, { kind: isDisabled ? 'app.disabled' : 'app.enabled', appid })
         return { ...before, isDisabled }
+      })
+    },
+
+    deleteApp(appid, now, cause) {
+      return database.causedTransaction(cause, async (transaction) => {
+        const app = await transaction.askOne<AppRow>(lockApp, [appid]) // waits as above, and nothing is issued meanwhile
+        if (!app) return 'not_found'
+        if (await transaction.askOne(listGrants(true, false, true), [FIRST.atMs, FIRST.id, 1, appid, now]))
+          return 'has_grants'
+        if (await transaction.askOne(findUnusedCode, [appid, now])) return 'has_codes'
+        transaction.write(eraseApp, [appid])
+        transaction.write(deleteFace, [appid])
+        transaction.write(deleteSecrets, [appid])
+        audit.write(transaction, now, cause, { kind: 'app.deleted', appid, note: app.name })
+        return 'deleted'
       })
     },
   }

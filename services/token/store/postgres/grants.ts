@@ -56,7 +56,7 @@ const lockGrantsOfUser: Statement = {
     ORDER BY grant_id FOR NO KEY UPDATE`,
 }
 /** The position before the newest grant. */
-const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
+export const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
 
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
@@ -147,7 +147,7 @@ const NEWEST_EXPIRY = `
   coalesce((SELECT t.expires_at_ms FROM access_tokens t WHERE t.grant_id = g.grant_id ORDER BY t.serial DESC LIMIT 1), 0)`
 
 /** By the index grants_by_user or grants_by_app when filtered, else grants_by_creation. */
-function listGrants(byApp: boolean, byUser: boolean, onlyLive: boolean): Statement {
+export function listGrants(byApp: boolean, byUser: boolean, onlyLive: boolean): Statement {
   const filters = [
     byApp && 'g.appid =',
     byUser && 'g.user_id =',

@@ -11,6 +11,7 @@ CREATE TABLE apps (
   requires_pkce boolean NOT NULL,
   reads_answers boolean NOT NULL,
   is_disabled boolean NOT NULL,
+  is_deleted boolean NOT NULL DEFAULT false,
   created_at_ms bigint NOT NULL
 );
 

@@ -11,7 +11,7 @@ const SECRET = `secret_id AS "secretId", appid, name, secret_hash AS "secretHash
 /** Keeps two secrets of one name from being added at once. */
 const lockAppOfSecret: Statement = {
   name: 'lock_app_of_secret',
-  text: 'SELECT 1 FROM apps WHERE appid = $1 FOR NO KEY UPDATE',
+  text: 'SELECT 1 FROM apps WHERE appid = $1 AND NOT is_deleted FOR NO KEY UPDATE',
 }
 const insertSecret: Statement = {
   name: 'insert_secret',

@@ -2,6 +2,7 @@ import type { Cause } from '../../../storage/cause.js'
 import { cutPage, type Page, type PageOf } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import {
+  type AppDeletion,
   type AppRow,
   type AppSecretRow,
   changedColumns,
@@ -30,7 +31,7 @@ const COLUMNS =
 export function appFinder(db: Connection): (appid: string) => AppRow | undefined {
   const find = db.prepare<[string], AppRecord>(
     // Primary key.
-    `SELECT ${COLUMNS} FROM apps WHERE appid = ?`,
+    `SELECT ${COLUMNS} FROM apps WHERE appid = ? AND is_deleted = 0`,
   )
   return (appid) => {
     const record = find.get(appid)
@@ -41,10 +42,15 @@ export function appFinder(db: Connection): (appid: string) => AppRow | undefined
 export function appReads(db: Connection) {
   const list = db.prepare<[string, number], AppRecord>(
     // Primary key.
-    `SELECT ${COLUMNS} FROM apps WHERE appid > ? ORDER BY appid LIMIT ?`,
+    `SELECT ${COLUMNS} FROM apps WHERE appid > ? AND is_deleted = 0 ORDER BY appid LIMIT ?`,
+  )
+  const findAppid = db.prepare<[string], 1>(
+    // Primary key.
+    'SELECT 1 FROM apps WHERE appid = ?',
   )
   return {
     findApp: appFinder(db),
+    isAppid: (appid: string) => findAppid.get(appid) !== undefined,
     listApps(page: PageOf): Page<AppRow> {
       const rows = list.all(page.after ?? '', page.limit + 1).map(toApp)
       return cutPage(rows, page.limit, (row) => row.appid)
@@ -61,13 +67,16 @@ export function appWrites(
     ofApp(of: { readonly appid: string; readonly now: number }): void
     ofRedirectUri(of: { readonly appid: string; readonly redirectUri: string; readonly now: number }): void
   },
+  hasLiveGrant: (of: { readonly appid: string; readonly liveAtMs: number }) => boolean,
+  hasUnusedCode: (of: { readonly appid: string; readonly now: number }) => boolean,
 ) {
   const findApp = appFinder(db)
   const setFace = appFaceSetter(db)
   const insert = db.prepare<[AppRecord]>(
     `INSERT INTO apps (${COLUMNS})
      VALUES (:appid, :name, :redirect_uris, :requires_secret_on_refresh, :requires_pkce, :reads_answers, :is_disabled,
-       :created_at_ms)`,
+       :created_at_ms)
+     ON CONFLICT (appid) DO NOTHING`,
   )
   const update = db.prepare<[AppRecord]>(
     // Primary key.
@@ -77,11 +86,24 @@ export function appWrites(
      WHERE appid = :appid`,
   )
 
+  const erase = db.prepare<[string]>(
+    // Primary key.
+    'UPDATE apps SET is_disabled = 1, is_deleted = 1 WHERE appid = ?',
+  )
+  const removeFace = db.prepare<[string]>(
+    // Primary key.
+    'DELETE FROM app_faces WHERE appid = ?',
+  )
+  const removeSecrets = db.prepare<[string]>(
+    // Index app_secrets_by_app.
+    'DELETE FROM app_secrets WHERE appid = ?',
+  )
+
   return {
     createApp({ face, ...app }: NewApp, secret: AppSecretRow, cause: Cause): AppRow | undefined {
       const before = findApp(app.appid)
       if (before) return addAppSecret(secret, secret.createdAtMs, cause) === 'added' ? before : undefined
-      insert.run(toRecord(app))
+      if (insert.run(toRecord(app)).changes === 0) return undefined // it was deleted
       if (face) setFace(app.appid, face)
       insertSecret(secret)
       record({ kind: 'app.created', now: app.createdAtMs, cause, appid: app.appid, note: app.name })
@@ -114,6 +136,18 @@ export function appWrites(
       if (isDisabled) endUnusedCodes.ofApp({ appid, now })
       record({ kind: isDisabled ? 'app.disabled' : 'app.enabled', now, cause, appid })
       return after
+    },
+
+    deleteApp(appid: string, now: number, cause: Cause): AppDeletion {
+      const app = findApp(appid)
+      if (!app) return 'not_found'
+      if (hasLiveGrant({ appid, liveAtMs: now })) return 'has_grants'
+      if (hasUnusedCode({ appid, now })) return 'has_codes'
+      erase.run(appid)
+      removeFace.run(appid)
+      removeSecrets.run(appid)
+      record({ kind: 'app.deleted', now, cause, appid, note: app.name })
+      return 'deleted'
     },
   }
 }

@@ -50,6 +50,15 @@ export function unusedCodeEnders(db: Connection) {
   }
 }
 
+/** Whether a code of the app may still be exchanged. */
+export function unusedCodeFinder(db: Connection): (of: { readonly appid: string; readonly now: number }) => boolean {
+  const find = db.prepare<[{ appid: string; now: number }], 1>(
+    // Index grants_by_app.
+    `SELECT 1 FROM grants WHERE appid = :appid AND ${IS_UNUSED} AND code_expires_at_ms > :now LIMIT 1`,
+  )
+  return (of) => find.get(of) !== undefined
+}
+
 /** Columns of the lookup below, in its order. */
 type CodeRecord = [
   place: bigint,

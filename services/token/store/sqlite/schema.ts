@@ -18,6 +18,7 @@ export const tokenSchema: Schema = {
           requires_pkce              INTEGER NOT NULL CHECK (requires_pkce IN (0, 1)),
           reads_answers              INTEGER NOT NULL CHECK (reads_answers IN (0, 1)),
           is_disabled                INTEGER NOT NULL CHECK (is_disabled IN (0, 1)),
+          is_deleted                 INTEGER NOT NULL DEFAULT 0 CHECK (is_deleted IN (0, 1)),
           created_at_ms              INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
 

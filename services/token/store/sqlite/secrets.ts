@@ -71,7 +71,7 @@ export function secretInserter(db: Connection): (secret: AppSecretRow) => void {
 export function secretWrites(db: Connection, record: RecordEvent, insertSecret: (secret: AppSecretRow) => void) {
   const findApp = db.prepare<[string], 1>(
     // Primary key.
-    'SELECT 1 FROM apps WHERE appid = ?',
+    'SELECT 1 FROM apps WHERE appid = ? AND is_deleted = 0',
   )
   const findLiveName = db.prepare<[{ appid: string; name: string; now: number }], 1>(
     // Index app_secrets_by_app; an app has a handful.

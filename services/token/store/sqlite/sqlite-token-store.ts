@@ -10,7 +10,7 @@ import { aheadWrites } from './ahead.js'
 import { appFaceReads } from './app-faces.js'
 import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
-import { codeWrites, unusedCodeEnders } from './codes.js'
+import { codeWrites, unusedCodeEnders, unusedCodeFinder } from './codes.js'
 import { grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
 import { identityReads, identityWrites } from './identities.js'
 import { importWrites } from './imports.js'
@@ -49,11 +49,13 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit): Tok
   return {
     createApp: causedWriting(writer, writes.createApp),
     findApp: reading(db, reads.findApp),
+    isAppid: reading(db, reads.isAppid),
     listApps: reading(db, reads.listApps),
     updateApp: causedWriting(writer, writes.updateApp),
     findAppFace: reading(db, reads.findAppFace),
     findAppLogo: reading(db, reads.findAppLogo),
     setAppDisabled: causedWriting(writer, writes.setAppDisabled),
+    deleteApp: causedWriting(writer, writes.deleteApp),
     addAppSecret: causedWriting(writer, writes.addAppSecret),
     revokeAppSecret: causedWriting(writer, writes.revokeAppSecret),
     listAppSecrets: reading(db, reads.listAppSecrets),
@@ -138,6 +140,9 @@ export function tokenStoreWrites(db: Connection, kept: KeptTokens) {
   const findAuthentication = authenticationFinder(db)
   const unusedCodes = unusedCodeEnders(db)
   const endGrant = grantEnder(db, record)
+  const { listGrants } = grantReads(db)
+  const hasLiveGrant = (of: { readonly appid: string; readonly liveAtMs: number }) =>
+    listGrants(of, { limit: 1, after: undefined }).rows.length > 0
   const isUnchangedUser = unchangedUserFinder(db)
   const isOpenSession = openSessionFinder(db)
   const secrets = secretWrites(db, record, insertSecret)
@@ -146,7 +151,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptTokens) {
   const identities = identityWrites(db, record, findUserById)
   const sessions = sessionWrites(db, record, isUnchangedUser)
   return {
-    ...appWrites(db, record, insertSecret, secrets.addAppSecret, unusedCodes),
+    ...appWrites(db, record, insertSecret, secrets.addAppSecret, unusedCodes, hasLiveGrant, unusedCodeFinder(db)),
     ...secrets,
     ...users,
     ...identities,
