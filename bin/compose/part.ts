@@ -1,4 +1,5 @@
 import { reasonOf } from '../../services/rpc/service-error.js'
+import type { Connections } from '../../services/storage/connections.js'
 import type { Flaw } from '../../services/storage/flaw.js'
 import type { Rounds } from '../../services/storage/rounds.js'
 import type { Config } from '../config.js'
@@ -26,6 +27,9 @@ export interface Part {
 
 /** A service in this process, with its database. */
 export interface StorePart extends Part {
+  readonly store: 'token' | 'survey'
+  /** To its database, if that is a server. */
+  connections(): Connections | undefined
   /** For a process that serves: a command may have other times in its settings, and would remove by them. */
   startJanitor(): Rounds<unknown>
 }

@@ -78,6 +78,7 @@ class Assembly {
   readonly #tls: TlsMaterial | undefined
   readonly #look: Look
   #door: RpcServer | undefined
+  readonly #stores: StorePart[] = []
   /** Of the databases in this process. */
   readonly #janitors: Rounds<unknown>[] = []
   /** What was absent at the last look. */
@@ -175,6 +176,7 @@ class Assembly {
   }
 
   #addService(service: StorePart): void {
+    this.#stores.push(service)
     const janitor = this.#add(service).startJanitor()
     this.#janitors.push(janitor)
     this.#undo.push(() => janitor.stop())
@@ -208,6 +210,7 @@ class Assembly {
     const files = sqliteFilesOf(this.#mode, this.#config)
     this.#metrics.follow({
       notReady: () => (this.#stage === 'running' ? this.#lacks : [this.#stage]),
+      connections: () => new Map(this.#stores.map((part) => [part.store, part.connections()])),
       diskFree: () => diskFree(files),
       lastBackup: () => lastBackup(files),
     })

@@ -47,6 +47,8 @@ export async function openSurveyDatabase(
   const reads = createReadRecorder(store)
   return {
     deps: { store, reads, respondents: createRespondents(store, clock.randomBytes), now: clock.now },
+    store: 'survey',
+    connections: () => store.connections?.(),
     startJanitor: () => {
       const observer = observers.janitor('survey')
       return begun(startJanitor({ ...observer, ...janitorTimes(config), ...clock, store, reads }), observer.onError)

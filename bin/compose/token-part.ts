@@ -57,6 +57,8 @@ export async function openTokenPart(
     .register(AdminService, handlers.admin)
     .register(SignInService, handlers.signIn)
   return {
+    store: 'token',
+    connections: () => store.connections?.(),
     startJanitor: () => {
       const observer = observers.janitor('token')
       const options = {

@@ -4,6 +4,7 @@ import type { RequestRecord } from '../../gateway/app.js'
 import { SurveyProvider } from '../../gen/surveyauth/provider/v1/survey_provider_pb.js'
 import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
+import type { Connections } from '../../services/storage/connections.js'
 import type { ProviderCall, ProviderClient } from '../../services/survey/provider/provider-client.js'
 import { PROVIDER_FAULTS } from '../../services/survey/provider/provider-failure.js'
 import type { Provider } from '../../services/token/oidc/provider.js'
@@ -50,6 +51,8 @@ export interface Metrics {
 export interface Followed {
   /** Why it should get no requests; empty when it is ready. */
   notReady(): readonly string[]
+  /** To the database of each store, if that is a server. */
+  connections(): ReadonlyMap<string, Connections | undefined>
   /** Free bytes on the disk of each SQLite database, by store. */
   diskFree(): Promise<ReadonlyMap<string, number>>
   /** When the last backup ended or, before the first, the database was made, in ms since 1970, of each SQLite database. */
@@ -78,6 +81,20 @@ export function createMetrics(): Metrics {
     collect() {
       this.reset()
       for (const reason of followed?.notReady() ?? []) this.set({ reason }, 1)
+    },
+  })
+  new Gauge({
+    name: 'survey_auth_database_connections',
+    help: 'connections to PostgreSQL that are in_use or idle, and callers that are waiting for one',
+    labelNames: ['store', 'state'],
+    registers,
+    collect() {
+      for (const [store, connections] of followed?.connections() ?? []) {
+        if (!connections) continue
+        this.set({ store, state: 'in_use' }, connections.inUse)
+        this.set({ store, state: 'idle' }, connections.idle)
+        this.set({ store, state: 'waiting' }, connections.waiting)
+      }
     },
   })
   new Gauge({

@@ -88,6 +88,10 @@ const cases: Readonly<Record<string, Case>> = {
     fires: { [of('survey_auth_disk_free_bytes', { store: 'token' })]: '1000000000x40' },
     quiet: { [of('survey_auth_disk_free_bytes', { store: 'token' })]: '2000000000x40' },
   },
+  SurveyAuthConnectionsUsedUp: {
+    fires: { [of('survey_auth_database_connections', { store: 'token', state: 'waiting' })]: '3x40' },
+    quiet: { [of('survey_auth_database_connections', { store: 'token', state: 'in_use' })]: '10x40' },
+  },
   SurveyAuthBackupOld: {
     fires: { [of('survey_auth_last_backup_timestamp_seconds', { store: 'token' })]: `${-2 * DAY - HOUR}x40` },
     quiet: { [of('survey_auth_last_backup_timestamp_seconds', { store: 'token' })]: `${-DAY}x40` },

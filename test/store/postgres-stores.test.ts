@@ -118,6 +118,13 @@ describe('PostgreSQL stores', () => {
     expect([await remove(), await remove(), await remove()].map(({ accessTokens }) => accessTokens)).toEqual([3, 3, 2])
   })
 
+  test('a store tells how many connections it has', async () => {
+    const store = closing(await openPostgresTokenStore({ url: await migratedDatabase(), ...patient }))
+    await store.findApp('app1')
+    const { inUse = -1, idle = -1, waiting = -1 } = store.connections?.() ?? {}
+    expect([inUse + idle > 0, waiting]).toEqual([true, 0])
+  })
+
   test('a closed store is unavailable', async () => {
     const store = await openPostgresTokenStore({ url: await migratedDatabase(), ...patient })
     await store.close()

@@ -1,6 +1,7 @@
 // Connections to the database that takes writes. Finds it among several hosts and follows it when it moves.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import type { Connections } from '../connections.js'
 import type { Flaw } from '../flaw.js'
 import { StoreUnavailable } from '../store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
@@ -148,6 +149,11 @@ export class PrimaryPool {
     if (this.#address.hosts.length === 1 || this.#isClosed || performance.now() < this.#nextLookMs) return
     this.#nextLookMs = performance.now() + LOOK_EVERY_MS
     void this.#findPrimary()
+  }
+
+  get connections(): Connections {
+    const { totalCount, idleCount, waitingCount } = this.#current.pool
+    return { inUse: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
   }
 
   /** As of the last search. */

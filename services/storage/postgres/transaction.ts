@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { type Cause, isOver, type Until } from '../cause.js'
+import type { Connections } from '../connections.js'
 import { DatabaseRefused } from '../database-refused.js'
 import type { Flaw } from '../flaw.js'
 import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
@@ -287,6 +288,10 @@ export class Database {
     this.#pool.look()
     const flaws = await standbyFlaws((text) => this.read({ name: '', text }, []))
     return [...this.#pool.flaws, ...flaws]
+  }
+
+  connections(): Connections {
+    return this.#pool.connections
   }
 
   close(): Promise<void> {

@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
+import type { Connections } from '../../storage/connections.js'
 import type { Flaw } from '../../storage/flaw.js'
 import type { Page, PageOf } from '../../storage/page.js'
 import { StoreRefused } from '../../storage/store-refused.js'
@@ -127,5 +128,7 @@ export interface SurveyStore extends AnswerStore, CleanUps {
   removeEvents(bounds: { readonly beforeMs: number; readonly limit: number }): Promise<number>
   /** What is wrong with the database although it answers; rejects with StoreUnavailable if it does not. */
   ping(): Promise<readonly Flaw[]>
+  /** Only of a database that is a server. */
+  connections?(): Connections
   close(): Promise<void>
 }

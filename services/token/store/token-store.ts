@@ -23,6 +23,7 @@ import type { DecisionVerdict, ReturnedSignIn, ReturnVerdict } from '../../proto
 import type { OpenWays, UnlinkingVerdict } from '../../protocol/unlinking.js'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
+import type { Connections } from '../../storage/connections.js'
 import type { Flaw } from '../../storage/flaw.js'
 import type { Page, PageOf } from '../../storage/page.js'
 import type { Logo } from '../logo.js'
@@ -786,5 +787,7 @@ export interface TokenStore extends CleanUps {
   shortenAhead(lifetimes: { readonly accessTokenMs: number }, now: number): Promise<number>
   /** What is wrong with the database although it answers; rejects with StoreUnavailable if it does not. */
   ping(): Promise<readonly Flaw[]>
+  /** Only of a database that is a server. */
+  connections?(): Connections
   close(): Promise<void>
 }

@@ -189,6 +189,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
     ...cleanUps(database, 'survey'),
 
     ping: () => database.ping(),
+    connections: () => database.connections(),
     close: () => database.close(),
   }
 }

@@ -110,7 +110,10 @@ const shortenSessions: Statement = {
     SELECT count(*) AS count FROM shortened`,
 }
 
-type UpkeepMethods = Pick<TokenStore, 'removeEnded' | 'shortenAhead' | keyof CleanUps | 'ping' | 'close'>
+type UpkeepMethods = Pick<
+  TokenStore,
+  'removeEnded' | 'shortenAhead' | keyof CleanUps | 'ping' | 'connections' | 'close'
+>
 
 export function createUpkeepMethods(database: Database): UpkeepMethods {
   /** The last event from a clock that was ahead, once all that it issued is mended. */
@@ -157,6 +160,7 @@ export function createUpkeepMethods(database: Database): UpkeepMethods {
     },
 
     ping: () => database.ping(),
+    connections: () => database.connections(),
     close: () => database.close(),
   }
 }
