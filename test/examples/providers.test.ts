@@ -96,16 +96,25 @@ describe.each(Object.entries(languages))('the provider in %s', (_, { isHere, pre
       const url = `unix:${path.join(mkdtempSync(path.join(scratch, 'socket-')), 'provider.sock')}`
       let provider = await start(command, url)
       const service = await startService({ env: { SURVEY_PROVIDER_URL: url } })
-      const ming = await service.grantAccess({ user: await service.createUser({ externalId: '1001' }) })
+      const app = await service.createApp({ readsAnswers: true })
+      const ming = await service.grantAccess({ app, user: await service.createUser({ externalId: '1001' }) })
       const { data } = await service.survey(ming, 501)
       expect(data).toMatchObject({ id: 501, title: 'Team lunch', suffix: 'See you there.' })
       expect(await service.survey(ming, 601)).toMatchObject({ type: 'survey_not_found' })
+      const answers = await service.answers(ming, 501, { per_page: 7 })
+      expect(answers.data).toMatchObject({ total: 40, last_answer_id: 7 })
+      expect(await service.answers(ming, 601)).toMatchObject({ type: 'survey_not_found' })
 
+      const calls = [
+        () => service.surveys(ming),
+        () => service.survey(ming, 501),
+        () => service.answers(ming, 501, { per_page: 7 }),
+      ]
       const outcomes = new Map<string, number>()
       let isOver = false
       const load = Array.from({ length: 8 }, async (_, index) => {
         while (!isOver) {
-          const { type } = index % 2 ? await service.survey(ming, 501) : await service.surveys(ming)
+          const { type } = await (calls[index % calls.length] ?? expect.unreachable)()
           outcomes.set(type, (outcomes.get(type) ?? 0) + 1)
         }
       })
