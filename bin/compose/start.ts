@@ -81,7 +81,7 @@ class Assembly {
   readonly #stores: StorePart[] = []
   /** Of the databases in this process. */
   readonly #janitors: Rounds<unknown>[] = []
-  /** What was absent at the last look. */
+  /** What was absent at the last look, if it was needed. */
   #lacks: readonly string[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
@@ -279,7 +279,7 @@ class Assembly {
     const follow = async () => {
       this.#clock.now() // so that it follows time even while nothing asks for it
       const absent = await this.#absent()
-      this.#lacks = absent.map(({ what }) => what)
+      this.#lacks = areNeeded(absent) ? absent.map(({ what }) => what) : []
       if (this.#stage === 'shutting down') return
       this.#door?.setServing(!areNeeded(absent))
       tell(absent)

@@ -75,7 +75,7 @@ export function createMetrics(): Metrics {
   let followed: Followed | undefined
   new Gauge({
     name: 'survey_auth_not_ready',
-    help: 'reasons for which /readyz is 503, or which it names although it is ready: 1 each',
+    help: 'reasons for which /readyz is 503: 1 each',
     labelNames: ['reason'],
     registers,
     collect() {
