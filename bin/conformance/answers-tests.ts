@@ -26,7 +26,7 @@ export const answersTests: readonly KitTest[] = [
     title: 'the answers are ascending by id, and above after_answer_id',
     why: 'an app reads on from the last id it has seen; an answer that comes again is counted twice',
     async run(probe, fixtures) {
-      for (const { after, answers } of await pagesOf(probe, fixtures, 7, { most: SMALL_PAGES })) {
+      for await (const { after, answers } of pagesOf(probe, fixtures, 7, { most: SMALL_PAGES })) {
         const ids = answers.map(({ answerId }) => answerId)
         check(
           ids.every((id) => id > after),
@@ -46,7 +46,7 @@ export const answersTests: readonly KitTest[] = [
     async run(probe, fixtures) {
       const all = await allAnswers(probe, fixtures)
       for (const limit of [1, 7]) {
-        const pages = await pagesOf(probe, fixtures, limit, { most: SMALL_PAGES })
+        const pages = await collected(pagesOf(probe, fixtures, limit, { most: SMALL_PAGES }))
         const found = pages.flatMap(({ answers }) => answers)
         const expected = pages.length < SMALL_PAGES ? all : all.slice(0, found.length)
         checkSameAnswers(found, expected, `the pages of ${limit} hold`)
@@ -59,7 +59,7 @@ export const answersTests: readonly KitTest[] = [
     why: 'an app tells by it how far it has come',
     async run(probe, fixtures) {
       const { count } = answersOf(fixtures)
-      const pages = await pagesOf(probe, fixtures, MAX_PAGE)
+      const pages = await collected(pagesOf(probe, fixtures, MAX_PAGE))
       const found = pages.flatMap(({ answers }) => answers).length
       check(found === count, `the list holds ${found} answers, not ${count}`)
       for (const { totalSize } of pages) check(totalSize === BigInt(count), `total_size is ${totalSize}, not ${count}`)
@@ -91,7 +91,7 @@ export const answersTests: readonly KitTest[] = [
         [{ until: at }, all.filter(isBefore)],
         [{ since: at, until: at }, []],
       ] as const) {
-        const pages = await pagesOf(probe, fixtures, MAX_PAGE, { filter })
+        const pages = await collected(pagesOf(probe, fixtures, MAX_PAGE, { filter }))
         const what = `${Object.keys(filter).join(' and ')} at ${at.seconds}`
         checkSameAnswers(
           pages.flatMap(({ answers }) => answers),
@@ -180,7 +180,7 @@ export const answersTests: readonly KitTest[] = [
     why: 'survey-auth refuses an answer that does not, and an app cannot read on past it; the bounds are in answer.proto',
     async run(probe, fixtures) {
       const { surveyId } = answersOf(fixtures)
-      for (const answer of await allAnswers(probe, fixtures)) {
+      await checkEach(probe, fixtures, (answer) => {
         const named = `answer ${answer.answerId}`
         checkRules(answerRules(answer), named)
         check(answer.surveyId === surveyId, `${named} is of survey ${answer.surveyId}`)
@@ -191,7 +191,7 @@ export const answersTests: readonly KitTest[] = [
           `${named} has a start_time before 1970, or after its end_time`,
         )
         check(Number.isFinite(answer.score ?? 0), `${named} has a score that is not finite`)
-      }
+      })
     },
   },
   {
@@ -199,10 +199,10 @@ export const answersTests: readonly KitTest[] = [
     title: 'the text of a star or nps is a whole number',
     why: 'apps calculate with it',
     async run(probe, fixtures) {
-      for (const answer of await allAnswers(probe, fixtures)) {
-        const wrong = questionsOf(answer).find(({ type, text }) => STARS.includes(type) && !/^-?\d+$/.test(text))
+      await checkEach(probe, fixtures, (answer) => {
+        const wrong = questionsOf(answer).find(({ type, text }) => STARS.includes(type) && !/^\d{1,4}$/.test(text))
         check(!wrong, `${wrong?.id} of answer ${answer.answerId} has the text ${JSON.stringify(wrong?.text)}`)
-      }
+      })
     },
   },
   {
@@ -213,12 +213,12 @@ export const answersTests: readonly KitTest[] = [
       const { owner, surveyId } = asked(fixtures)
       const { survey } = await probe.answer(getSurvey, { owner, surveyId })
       const questions = new Map(survey?.pages.flatMap((page) => page.questions).map((one) => [one.id, one]))
-      for (const answer of await allAnswers(probe, fixtures)) {
+      await checkEach(probe, fixtures, (answer) => {
         for (const answered of questionsOf(answer)) {
           const stranger = strangerIn(answered, questions.get(answered.id))
           check(stranger === undefined, `${stranger} in answer ${answer.answerId} is not of the survey`)
         }
-      }
+      })
     },
   },
   {
@@ -267,8 +267,11 @@ interface AnswerPage {
   readonly totalSize: bigint
 }
 
-/** The pages up to the empty one; up to `most` of them, and none that does not lead on. */
-async function pagesOf(
+/**
+ * The pages up to the empty one; up to `most` of them, and none that does not lead on. Each is asked for when it is wanted, so that
+ * what is wrong with one is reported with its call.
+ */
+async function* pagesOf(
   probe: Probe,
   fixtures: Fixtures,
   limit: number,
@@ -276,24 +279,33 @@ async function pagesOf(
     most = Number.POSITIVE_INFINITY,
     filter = {},
   }: { most?: number; filter?: Pick<ListAnswersRequest, 'since' | 'until'> } = {},
-): Promise<AnswerPage[]> {
-  const pages: AnswerPage[] = []
+): AsyncGenerator<AnswerPage> {
   let after = 0n
-  while (pages.length < most) {
+  for (let count = 0; count < most; count += 1) {
     const request = { ...asked(fixtures), ...filter, afterAnswerId: after, limit }
     const { answers, totalSize } = await probe.answer(listAnswers, request)
     check(answers.length <= limit, `a page of ${limit} holds ${answers.length} answers`)
     const last = answers.at(-1)?.answerId
-    if (last !== undefined && last <= after) return pages
-    pages.push({ after, answers, totalSize })
-    if (last === undefined) return pages
+    if (last !== undefined && last <= after) return
+    yield { after, answers, totalSize }
+    if (last === undefined) return
     after = last
   }
-  return pages
+}
+
+async function collected(pages: AsyncIterable<AnswerPage>): Promise<AnswerPage[]> {
+  const all: AnswerPage[] = []
+  for await (const page of pages) all.push(page)
+  return all
 }
 
 async function allAnswers(probe: Probe, fixtures: Fixtures): Promise<Answer[]> {
-  return (await pagesOf(probe, fixtures, MAX_PAGE)).flatMap(({ answers }) => [...answers])
+  return (await collected(pagesOf(probe, fixtures, MAX_PAGE))).flatMap(({ answers }) => [...answers])
+}
+
+/** Checks every answer while the page that it came in is the last call. */
+async function checkEach(probe: Probe, fixtures: Fixtures, checkOne: (answer: Answer) => void): Promise<void> {
+  for await (const { answers } of pagesOf(probe, fixtures, MAX_PAGE)) answers.forEach(checkOne)
 }
 
 /** The first, the last, and the one in the middle. */

@@ -16,7 +16,7 @@ export function checkSame(found: readonly unknown[], expected: readonly unknown[
   const at = Array.from({ length: Math.max(found.length, expected.length) }).findIndex(
     (_, n) => found[n] !== expected[n],
   )
-  const shown = (list: readonly unknown[]) => (at < list.length ? String(list[at]) : 'nothing')
+  const shown = (list: readonly unknown[]) => (at < list.length ? String(list[at]) || 'empty' : 'nothing')
   check(at === -1, `${what}: ${shown(found)} at position ${at + 1}, not ${shown(expected)}`)
 }
 

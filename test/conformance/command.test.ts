@@ -77,6 +77,19 @@ test('a wrong one is not: exit 1, and a failure shows what was sent, what came, 
   )
 })
 
+test('what is wrong with an answer is shown with the call that brought it; a text that is not there is called empty', async () => {
+  const service = await createKit()
+  const halves = wrongProviders.find(({ fault }) => fault === 'gives stars in halves')
+  const getSurvey: typeof right.getSurvey = async (request) => {
+    const found = await right.getSurvey(request)
+    return { ...found, ...(found.survey && { survey: { ...found.survey, hash: '' } }) }
+  }
+  const url = await serveProvider({ ...right, ...halves?.methods({ isCancelled: false }), getSurvey })
+  const { stdout } = await kit(service, url, '--only', 'SP-11,SP-41')
+  expect(stdout).toMatch(/wrong {2}the hash of survey 1001 is: empty at position 1, not \S+ \(run 1 of 10\)/)
+  expect(stdout).toMatch(/sent {3}ListAnswers [^\n]+"limit":1000}\n {7}got {4}OK \{"answers":\[/)
+})
+
 test('what a provider does not claim is not claimed, and not passed; asked for by name it is not conformant', async () => {
   const service = await createKit({ ...fixtures, answers: undefined })
   const url = await serveProvider({ ...right, ...withoutAnswers })

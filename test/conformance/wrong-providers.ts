@@ -462,6 +462,11 @@ export const wrongProviders: readonly WrongProvider[] = [
     methods: () => answers(({ pages }) => Object.assign(pages[0]?.questions[1] ?? {}, { text: '4.5' })),
   },
   {
+    fault: 'gives a negative number of stars',
+    fails: ['SP-41'],
+    methods: () => answers(({ pages }) => Object.assign(pages[0]?.questions[1] ?? {}, { text: '-1' })),
+  },
+  {
     fault: 'numbers options otherwise in answers',
     fails: ['SP-42'],
     methods: () => answers(({ pages }) => Object.assign(pages[0]?.questions[0]?.options[0] ?? {}, { id: '2' })),
