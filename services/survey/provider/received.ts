@@ -41,9 +41,9 @@ export function surveyIn(asked: GetSurveyRequest, { survey, owner }: GetSurveyRe
   if (!survey) throw malformed('survey is missing')
   requireOwner(asked.owner, owner, survey.id)
   if (survey.id !== asked.surveyId) throw violation(`survey ${survey.id} is answered for ${asked.surveyId}`)
-  requireValid(survey, 'survey')
+  requireValid(survey)
   const contradiction = contradictionIn(survey)
-  if (contradiction !== undefined) throw malformed(`survey: ${contradiction}`)
+  if (contradiction !== undefined) throw malformed(`survey ${survey.id}: ${contradiction}`)
   return completed(survey)
 }
 
@@ -57,7 +57,8 @@ export function surveysIn(asked: ListSurveysRequest, answer: ListSurveysResponse
     if (!survey) throw malformed(`surveys[${at}].survey is missing`)
     requireOwner(asked.owner, owner, survey.id)
     const { id, hash, title, state } = survey
-    requireValid(create(SurveySchema, { id, hash, title, state }), `surveys[${at}]`)
+    if (id === 0n) throw malformed(`surveys[${at}] has no id`)
+    requireValid(create(SurveySchema, { id, hash, title, state }))
     if (id <= lastId) throw malformed(`surveys[${at}]: the ids do not ascend`)
     lastId = id
     return completed(survey)
@@ -72,11 +73,11 @@ export function answersIn(asked: ListAnswersRequest, list: ListAnswersResponse):
   const { answers, owner } = list
   requireOwner(asked.owner, owner, asked.surveyId)
   const wrong = validateAnswers(list)
-  if (wrong) throw malformed(violationInWords(wrong))
+  if (wrong) throw malformed(`survey ${asked.surveyId}: ${violationInWords(wrong)}`)
   if (answers.length > asked.limit) throw malformed(`more than the ${asked.limit} answers asked for`)
   let lastId = asked.afterAnswerId
   for (const [at, answer] of answers.entries()) {
-    requireAnswer(answer, asked.surveyId, `answers[${at}]`)
+    requireAnswer(answer, asked.surveyId)
     if (answer.answerId <= lastId) throw malformed(`answers[${at}]: the ids do not ascend from ${asked.afterAnswerId}`)
     lastId = answer.answerId
   }
@@ -88,18 +89,22 @@ export function answerIn(asked: GetAnswerRequest, { answer, owner }: GetAnswerRe
   if (!answer) throw malformed('answer is missing')
   requireOwner(asked.owner, owner, asked.surveyId)
   if (answer.answerId !== asked.answerId) throw violation(`answer ${answer.answerId} is answered for ${asked.answerId}`)
-  requireAnswer(answer, asked.surveyId, 'answer')
+  requireAnswer(answer, asked.surveyId)
   const wrong = validateAnswer(answer)
-  if (wrong) throw malformed(`answer.${violationInWords(wrong)}`)
+  if (wrong) throw malformed(`${named(answer)}: ${violationInWords(wrong)}`)
   return answer
 }
 
 /** To the survey that was asked for, and by what the rules of an import are beside those of the proto. */
-function requireAnswer(answer: Answer, surveyId: bigint, path: string): void {
+function requireAnswer(answer: Answer, surveyId: bigint): void {
   if (answer.surveyId !== surveyId)
     throw violation(`an answer to survey ${answer.surveyId} is answered for ${surveyId}`)
   const refusal = refusalOf(answer, toDraft(answer), surveyId)
-  if (refusal !== undefined) throw malformed(`${path}: ${refusal}`)
+  if (refusal !== undefined) throw malformed(`${named(answer)}: ${refusal}`)
+}
+
+function named({ answerId, surveyId }: Answer): string {
+  return `answer ${answerId} to survey ${surveyId}`
 }
 
 /** Whether the owner of a record names one id of the one who was asked for, and none that they do not have. */
@@ -117,11 +122,10 @@ function requireOwner(asked: Owner | undefined, told: Owner | undefined, surveyI
   if (!isOwner(told, asked)) throw violation(`survey ${surveyId} is not of the owner who was asked for`)
 }
 
-/** The rules by which surveys are imported. A survey of theirs has an id. */
-function requireValid(survey: Survey, path: string): void {
-  if (survey.id === 0n) throw malformed(`${path} has no id`)
+/** The rules by which surveys are imported. */
+function requireValid(survey: Survey): void {
   const wrong = validateSurvey(survey)
-  if (wrong) throw malformed(`${path}.${violationInWords(wrong)}`)
+  if (wrong) throw malformed(`survey ${survey.id}: ${violationInWords(wrong)}`)
 }
 
 /** With what an import sets too. */
