@@ -109,13 +109,16 @@ function isJsonLines(text: string): boolean {
   }
 }
 
-/** `start`: where in the text that begins which was read. */
-function notJson(source: string, text: string, error: unknown, start = 0): CommandError {
+/** `start`: where in the text the line begins that was read, if not all of it was. */
+function notJson(source: string, text: string, error: unknown, start?: number): CommandError {
   if (error instanceof DuplicateMember)
-    return new CommandError(`${source}: ${error.message}${place(text, start + error.position)}`)
+    return new CommandError(`${source}: ${error.message}${place(text, (start ?? 0) + error.position)}`)
   const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
-  const where = position === undefined ? '' : place(text, start + Number(position)) // Node does not always tell
-  return new CommandError(`${source} is not JSON${where}`)
+  if (position !== undefined)
+    return new CommandError(`${source} is not JSON${place(text, (start ?? 0) + Number(position))}`)
+  // Node does not always tell the position
+  const line = start === undefined ? '' : `: line ${text.slice(0, start).split('\n').length}`
+  return new CommandError(`${source} is not JSON${line}`)
 }
 
 function place(text: string, position: number): string {

@@ -80,7 +80,7 @@ export function addSurveyCommands(program: Command): void {
     ],
     notes: IMPORT_NOTES,
   })
-    .requiredOption('--owner <username>', 'the user whose surveys they are; name or user_id')
+    .requiredOption('--owner <username>', 'the user whose surveys they are; name, user_id or external_id:ID')
     .option('--dry-run', 'store nothing, say what would be')
     .option('--quiet', 'say nothing but what went wrong')
     .action(importSurveys)
@@ -89,7 +89,7 @@ export function addSurveyCommands(program: Command): void {
     about: 'surveys, ascending by id',
     examples: ['survey list --owner li.wei', 'survey list --state collecting --title lunch --limit 20'],
   })
-    .option('--owner <username>', "only this user's; name or user_id")
+    .option('--owner <username>', "only this user's; name, user_id or external_id:ID")
     .addOption(new Option('--state <state>', 'only in this state').choices(['draft', 'collecting', 'paused']))
     .option('--title <text>', 'only whose title has this in it, in capitals or not')
     .option('--limit <number>', 'at most this many; all unless given', wholeNumber(1, 1_000_000))
@@ -104,7 +104,7 @@ export function addSurveyCommands(program: Command): void {
     examples: ['survey export --owner li.wei > surveys.json'],
     notes: EXPORT_NOTES,
   })
-    .option('--owner <username>', "only this user's; name or user_id")
+    .option('--owner <username>', "only this user's; name, user_id or external_id:ID")
     .action(exportSurveys)
 
   asksFirst(

@@ -64,22 +64,27 @@ const questionJson = z.object({
   blanks: list(z.object({ id: text, value: text })),
 })
 
-const answerJson = z.object({
-  answer_id: number,
-  survey_id: number,
-  respondent_id: text,
-  started_at: time,
-  ended_at: time,
-  score: z.number().nullish(),
-  answer: list(z.object({ id: text, questions: list(questionJson) })),
-})
+const answerJson = z.object(
+  {
+    answer_id: number,
+    survey_id: number,
+    respondent_id: text,
+    started_at: time,
+    ended_at: time,
+    score: z.number().nullish(),
+    answer: list(z.object({ id: text, questions: list(questionJson) })),
+  },
+  'must be an object',
+)
 
 /** @throws Error that names the path and what is wrong there, one line per finding */
 export function answerFromJson(json: unknown): Answer {
   const parsed = answerJson.safeParse(json)
   if (!parsed.success) {
     throw new Error(
-      parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'answer'}: ${message}`).join('\n'),
+      parsed.error.issues
+        .map(({ path, message }) => [...(path.length > 0 ? [path.join('.')] : []), message].join(': '))
+        .join('\n'),
     )
   }
   const { answer_id, survey_id, respondent_id, started_at, ended_at, score, answer } = parsed.data

@@ -124,6 +124,11 @@ test('each line that is refused is named with the reason, all others are stored,
   expect(out.match(/"answer_id":\d+/g)).toEqual(['"answer_id":5', '"answer_id":6', '"answer_id":7'])
 })
 
+test('an array of answers is refused as a line that is no object', async () => {
+  const service = await serviceWithSurvey()
+  expect((await importing(service, '[{"answer_id":1}]\n')).stderr).toContain('line 1: must be an object')
+})
+
 test('a dry run stores nothing; an import goes on with --from; a survey that is not there is refused', async () => {
   const service = await serviceWithSurvey()
   const file = lines(...Array.from({ length: 1203 }, (_, at) => ({ answer: answered(String(at + 1)) })))

@@ -316,6 +316,7 @@ describe('what other systems of this dialect send', () => {
     const service = await createProcess()
     for (const [third, because] of [
       ['{"title": "c",}', ' is not JSON: line 3, column 15'],
+      ['{"title": ', ' is not JSON: line 3'],
       ['{"title": "c", "title": "d"}', ': "title" is given twice: line 3, column 16'],
       ['{}', ', survey 3: title: is missing'],
     ]) {
