@@ -16,7 +16,7 @@ import { temporaryDirectory } from './store/temporary-directory.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const FOLDER = path.join(ROOT, 'deploy')
-const OURS = ['systemd', 'docker', 'nginx', 'envoy', 'haproxy', 'kubernetes/sqlite', 'kubernetes/postgres']
+const OURS = ['systemd', 'docker', 'nginx', 'envoy', 'haproxy', 'patroni', 'kubernetes/sqlite', 'kubernetes/postgres']
 
 const files = OURS.flatMap((folder) => readdirSync(path.join(FOLDER, folder)).map((name) => path.join(folder, name)))
 const textOf = (file: string) => readFileSync(path.join(FOLDER, file), 'utf8')

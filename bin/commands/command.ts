@@ -6,8 +6,7 @@ export interface Json {
   readonly json?: true
 }
 
-/** What the help of a command says, beside its options. */
-export interface Help {
+interface Help {
   readonly about: string
   /** Command lines without `survey-auth`; a test parses them. */
   readonly examples: readonly string[]
@@ -15,21 +14,9 @@ export interface Help {
   readonly notes?: string
 }
 
-const helps = new WeakMap<Command, Help>()
-
-export function helpOf(command: Command): Help {
-  return helps.get(command) ?? { about: command.description(), examples: [] }
-}
-
-/** The same in its --help and in the manual page. */
-export function describe(command: Command, help: Help): Command {
-  helps.set(command, help)
-  return command.description(help.about).addHelpText('after', helpAfter(help))
-}
-
 /** Words that only have commands below them. */
 export function group(program: Command, name: string, help: Help): Command {
-  return describe(program.command(name), help)
+  return program.command(name).description(help.about).addHelpText('after', helpAfter(help))
 }
 
 /** A command with --json; `usage` is its name, then its arguments: `show <appid>`. */
@@ -37,6 +24,6 @@ export function command(parent: Command, usage: string, help: Help): Command {
   return group(parent, usage, help).option('--json', 'print JSON instead of a table')
 }
 
-function helpAfter({ examples, notes = '' }: Help): string {
+export function helpAfter({ examples, notes = '' }: Omit<Help, 'about'>): string {
   return `${notes}\nExamples:\n${examples.map((line) => `  $ survey-auth ${line}`).join('\n')}\n`
 }

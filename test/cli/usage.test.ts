@@ -45,8 +45,6 @@ const CONTRACT = [
   'doctor',
   'conformance provider',
   'config',
-  'completion',
-  'man',
 ]
 
 /** Every command, groups of commands among them, by the words of its name. */

@@ -171,17 +171,22 @@ export class Person {
     const sample = Array.from({ length: Math.min(SAMPLE, all.length) }, () => pick(all))
     const concerned = what === 'everything' ? all : [...new Set([...this.#recent, ...sample])]
     this.#recent.clear()
+    const checks = concerned.map((one) => () => ('tokens' in one ? this.#checkGrant(one) : this.#checkCode(one)))
+    if (this.#isSignedIn) checks.unshift(() => this.#checkSession())
     let asked = 0
-    try {
-      if (this.#isSignedIn) {
-        this.#expectSignedIn(await this.#page('/connect/apps'))
-        asked += 1
+    for (const check of checks) {
+      try {
+        asked += await check()
+      } catch (error) {
+        failures.push(error instanceof Violation ? error.message : `${this.#place.username}: ${error.stack}`)
       }
-      for (const one of concerned) asked += await ('tokens' in one ? this.#checkGrant(one) : this.#checkCode(one))
-    } catch (error) {
-      failures.push(error instanceof Violation ? error.message : `${this.#place.username}: ${error.stack}`)
     }
     return asked
+  }
+
+  async #checkSession() {
+    this.#expectSignedIn(await this.#page('/connect/apps'))
+    return 1
   }
 
   async #checkGrant(grant) {

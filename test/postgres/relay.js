@@ -1,15 +1,16 @@
 // A proxy that can fall silent: connections stay open and new ones are accepted, but nothing passes.
+// JavaScript, with its types in relay.d.ts, because scripts of test/long use it too.
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { connect, createServer } from 'node:net'
 
 export class Relay {
-  readonly #server: Server
-  readonly #sockets = new Set<Socket>()
+  #server
+  #sockets = new Set()
   #isSilent = false
   /** Connections so far. */
   accepted = 0
 
-  private constructor(toPort: number) {
+  constructor(toPort) {
     this.#server = createServer((client) => {
       this.accepted += 1
       const upstream = connect(toPort, '127.0.0.1')
@@ -19,41 +20,41 @@ export class Relay {
   }
 
   /** To a port of this machine. */
-  static async open(toPort: number): Promise<Relay> {
+  static async open(toPort) {
     const relay = new Relay(toPort)
     relay.#server.listen(0, '127.0.0.1')
     await once(relay.#server, 'listening')
     return relay
   }
 
-  get port(): number {
-    return (this.#server.address() as AddressInfo).port
+  get port() {
+    return this.#server.address().port
   }
 
   /** Holds back what either side sends. */
-  silence(): void {
+  silence() {
     this.#isSilent = true
     for (const socket of this.#sockets) socket.pause()
   }
 
   /** Silently passes nothing more over existing connections. New ones work as ever. */
-  forgetConnections(): void {
+  forgetConnections() {
     for (const socket of this.#sockets) socket.pause()
   }
 
   /** Passes on what was held back, and whatever follows. */
-  resume(): void {
+  resume() {
     this.#isSilent = false
     for (const socket of this.#sockets) socket.resume()
   }
 
-  close(): void {
+  close() {
     this.#server.close()
     for (const socket of this.#sockets) socket.destroy()
   }
 
   /** When one side goes, the other is closed too, even while nothing passes. */
-  #passOn(from: Socket, to: Socket): void {
+  #passOn(from, to) {
     this.#sockets.add(from)
     from.on('data', (chunk) => to.write(chunk))
     from.on('end', () => to.end())
