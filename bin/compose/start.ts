@@ -26,6 +26,7 @@ import { type Readiness, startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
+import { unprotectedDatabase } from '../unprotected-database.js'
 import { areNeeded, tellAbsences } from './absences.js'
 import { type Mode, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
@@ -233,7 +234,7 @@ class Assembly {
     if (this.#has('token')) {
       const { passwordCost } = this.#overrides
       await startHashingThreads(config.passwordHashConcurrency)
-      await this.#tellOfNew(tokenCopy, config.tokenDatabase)
+      await this.#tellOfDatabase(tokenCopy, config.tokenDatabase)
       this.#addService(await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, passwordCost))
     } else {
       this.#tokenRemote = this.#connectTo('token', tokenServiceUrlOf(config))
@@ -246,14 +247,16 @@ class Assembly {
       )
     } else if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
-      await this.#tellOfNew(surveyCopy, config.surveyDatabase)
+      await this.#tellOfDatabase(surveyCopy, config.surveyDatabase)
       this.#addService(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers))
     } else if (this.#has('gateway')) {
       this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config))
     }
   }
 
-  async #tellOfNew(schemas: CopiedSchema, where: Database): Promise<void> {
+  async #tellOfDatabase(schemas: CopiedSchema, where: Database): Promise<void> {
+    const danger = where.kind === 'postgres' ? unprotectedDatabase(where.url) : undefined
+    if (danger !== undefined) this.#log.warning(`the ${schemas.postgres.name} database: ${danger}`)
     if (!(await isMade(schemas, where))) this.#log.note(creating(schemas, where))
   }
 

@@ -57,7 +57,7 @@ export function creating({ postgres }: CopiedSchema, where: Database): string {
 
 /** Version of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */
 export async function versionOnPostgres({ sqlite, postgres }: CopiedSchema, url: string): Promise<number> {
-  const { examine } = await import('../../services/storage/postgres/transaction.js')
+  const { examine } = await import('../../services/storage/postgres/open.js')
   return (await naming(sqlite.name, examine(url, postgres))).version
 }
 

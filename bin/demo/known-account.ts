@@ -32,7 +32,7 @@ async function usersCalled(username: string, database: Database): Promise<{ read
     const sql = 'SELECT password_hash FROM users WHERE username = ? AND is_disabled = 0'
     return readOnce(database.file, tokenCopy.sqlite, sql, [username])
   }
-  const postgres = await import('../../services/storage/postgres/transaction.js') // loads the driver: only here
+  const postgres = await import('../../services/storage/postgres/open.js') // loads the driver: only here
   const sql = 'SELECT password_hash FROM users WHERE username = $1 AND NOT is_disabled'
   return postgres.readOnce(database.url, tokenCopy.postgres, sql, [username])
 }

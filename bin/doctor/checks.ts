@@ -15,6 +15,7 @@ import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
 import { inShell } from '../shell.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
+import { unprotectedDatabase } from '../unprotected-database.js'
 import { untrustedProxy } from '../untrusted-proxy.js'
 
 export type Verdict = {
@@ -96,12 +97,14 @@ function sqliteFile(file: string, { sqlite }: CopiedSchema, service: Address | u
 }
 
 async function postgres(url: string, { postgres: schema }: CopiedSchema): Promise<Verdict> {
-  const { examine } = await import('../../services/storage/postgres/transaction.js') // loads the driver: only here
+  const { examine } = await import('../../services/storage/postgres/open.js') // loads the driver: only here
   try {
     const { version, flaws } = await examine(url, schema)
     if (flaws.length > 0) return wrong(flaws.map(({ what, state, cause }) => `${what} ${state}: ${cause}`).join('; '))
     if (version === 0) return odd('PostgreSQL has no schema yet; the first start creates it')
-    return ok(`PostgreSQL, schema version ${version}${migrated(version, schema.migrations)}`)
+    const detail = `PostgreSQL, schema version ${version}${migrated(version, schema.migrations)}`
+    const danger = unprotectedDatabase(url)
+    return danger === undefined ? ok(detail) : odd(`${detail}; ${danger}`)
   } catch (error) {
     return wrong(error instanceof DatabaseRefused ? error.message : `PostgreSQL cannot be used: ${reasonOf(error)}`)
   }

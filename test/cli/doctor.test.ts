@@ -9,7 +9,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Database } from '../../services/storage/sqlite/driver.js'
 import { freePort } from '../harness/free-port.js'
 import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
-import { query } from '../postgres/cluster.js'
+import { Cluster, query } from '../postgres/cluster.js'
 import { Relay } from '../postgres/relay.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { createAuthority, materialOf, pemFiles } from '../rpc/certificates.js'
@@ -291,6 +291,23 @@ describe('PostgreSQL', () => {
     const { exitCode, token } = await examine(service, env)
     expect({ exitCode, state: token?.state }).toEqual({ exitCode: 1, state: 'wrong' })
     expect((await service.run(['app', 'list'], { env })).stderr).toBe(`survey-auth: ${token?.detail}\n`)
+  })
+
+  test('whose connections others could read, or answer, is odd, and a warning in the log of a start', async () => {
+    const cluster = await Cluster.create({ listen_addresses: '127.0.0.1, 127.0.0.2' })
+    onTestFinished(() => cluster.destroy())
+    const url = new URL(await cluster.createDatabase())
+    url.hostname = '127.0.0.2' // which isLoopback does not know
+    const service = await startProcess(both(url.href))
+    const where = `127.0.0.2:${url.port}`
+    const danger = `what is sent to ${where} is not encrypted: add sslmode=verify-full to the address`
+    const detail = `PostgreSQL, schema version 1; ${danger}`
+    expect(await examine(service)).toMatchObject({
+      exitCode: 0,
+      token: { state: 'odd', detail },
+      survey: { state: 'odd' },
+    })
+    expect(service.output).toContain(`the token database: ${danger}`)
   })
 
   test.each([

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type Database, openDatabase } from '../../services/storage/postgres/transaction.js'
+import { openDatabase } from '../../services/storage/postgres/open.js'
+import type { Database } from '../../services/storage/postgres/transaction.js'
 import { closing } from './closing.js'
 import { patient } from './patient.js'
 

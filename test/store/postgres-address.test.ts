@@ -17,6 +17,24 @@ describe('a PostgreSQL address', () => {
     expect(address.hosts.map((host) => address.urlOf(host))).toEqual(each)
   })
 
+  test.each<[string, 'none' | 'unverified' | 'verified']>([
+    ['', 'none'],
+    ['?sslmode=disable', 'none'],
+    ['?ssl=0', 'none'],
+    ['?sslmode=disable&sslrootcert=ca.pem', 'none'],
+    ['?sslmode=no-verify', 'unverified'],
+    ['?ssl=no-verify', 'unverified'],
+    ['?sslmode=require&uselibpqcompat=true', 'unverified'],
+    ['?sslmode=verify-ca&sslrootcert=ca.pem&uselibpqcompat=true', 'unverified'],
+    ['?sslmode=verify-full&uselibpqcompat=true', 'verified'],
+    ['?sslmode=require', 'verified'],
+    ['?sslmode=verify-full&sslrootcert=ca.pem', 'verified'],
+    ['?sslrootcert=ca.pem', 'verified'],
+    ['?ssl=true', 'verified'],
+  ])('with %s, TLS is %s', (query, tls) => {
+    expect(parseAddress(`postgres://h/db${query}`).tls).toBe(tls)
+  })
+
   test.each([
     'mysql://h/db',
     'postgres://u:hunter2@h',

@@ -51,6 +51,11 @@ describe('a database is unavailable', () => {
   })
 })
 
+test.each(['42P05', '26000'])('%s is of a pooler without prepared statements, and says what to set', (code) => {
+  const cause = { message: expect.stringMatching(/use PgBouncer 1\.21 or newer with max_prepared_statements/) }
+  expect(translate(failure(code))).toMatchObject({ name: 'StoreUnavailable', outcomeUnknown: false, cause })
+})
+
 test.each<[string, Error]>([
   ['22003 number out of range', failure('22003')],
   ['23505 unique violation', failure('23505')],

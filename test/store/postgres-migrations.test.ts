@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Schema } from '../../services/storage/postgres/migrate.js'
-import { openDatabase } from '../../services/storage/postgres/transaction.js'
+import { openDatabase } from '../../services/storage/postgres/open.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { closing } from '../postgres/closing.js'

@@ -281,7 +281,11 @@ test('when BEGIN fails, waiting writes are not sent, and what was read with it i
       return { rows: [{ id: 1 }] }
     },
   }
-  const transaction = new Transaction(client as unknown as pg.PoolClient, 1_000)
+  const transaction = new Transaction(client as unknown as pg.PoolClient, {
+    answerTimeoutMs: 1_000,
+    settings: '',
+    lockWaitMs: undefined,
+  })
   const begin = 'BEGIN ISOLATION LEVEL READ COMMITTED'
   await expect(transaction.write({ name: 'write', text: 'a write' }, [])).rejects.toThrow('canceled')
   expect(sent).toEqual([begin])

@@ -1,6 +1,7 @@
 // A standby was promoted, and the server it was a copy of still takes writes.
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { type Database, examine, openDatabase } from '../../services/storage/postgres/transaction.js'
+import { examine, openDatabase } from '../../services/storage/postgres/open.js'
+import type { Database } from '../../services/storage/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { tokenSchema } from '../../services/token/store/postgres/schema.js'

@@ -2,8 +2,8 @@
 import pg from 'pg'
 import { translate } from '../postgres/errors.js'
 import type { Schema } from '../postgres/migrate.js'
+import { openDatabase } from '../postgres/open.js'
 import { PrimaryPool } from '../postgres/pool.js'
-import { openDatabase } from '../postgres/transaction.js'
 import { CopyRefused } from './copy-refused.js'
 import type { SourceTable } from './source.js'
 import { forms, kindOf, quoted, type Table, type Value } from './values.js'
@@ -36,7 +36,7 @@ export class Target {
   }
 
   async begin(): Promise<void> {
-    await this.run('BEGIN ISOLATION LEVEL READ COMMITTED')
+    await this.run(['BEGIN ISOLATION LEVEL READ COMMITTED', this.#pool.settingsOf(this.#client)].join('; '))
     await this.run('SET LOCAL idle_in_transaction_session_timeout = 0') // while the other database is copied
   }
 

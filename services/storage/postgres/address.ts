@@ -4,6 +4,8 @@ export interface PostgresAddress {
   readonly hosts: readonly Host[]
   /** The URL for one host, in the driver's own form; all else is the same for every host. */
   urlOf(host: Host): string
+  /** Whether others on the network can read what is sent, or, unverified, can pretend to be the server. */
+  readonly tls: 'none' | 'unverified' | 'verified'
 }
 
 export interface Host {
@@ -32,7 +34,18 @@ export function parseAddress(url: string): PostgresAddress {
   requireWritable(query.get('target_session_attrs'))
   query.delete('target_session_attrs')
   const tail = query.size > 0 ? `?${query}` : ''
-  return { hosts, urlOf: ({ name, port }) => `postgres://${login}${name}:${port}/${database}${tail}` }
+  const tls = tlsOf(query)
+  return { hosts, tls, urlOf: ({ name, port }) => `postgres://${login}${name}:${port}/${database}${tail}` }
+}
+
+/** As the driver takes the parameters: unlike libpq's, its `require` and `verify-ca` are `verify-full`, and `prefer` is too. */
+function tlsOf(query: URLSearchParams): PostgresAddress['tls'] {
+  const mode = query.get('sslmode') ?? (query.get('ssl') === 'no-verify' ? 'no-verify' : undefined)
+  const asksForTls =
+    ['sslcert', 'sslkey', 'sslrootcert'].some((name) => query.has(name)) || !['0', null].includes(query.get('ssl'))
+  if (mode === 'disable' || (mode === undefined && !asksForTls)) return 'none'
+  if (query.get('uselibpqcompat') === 'true' && mode !== 'verify-full') return 'unverified'
+  return mode === 'no-verify' ? 'unverified' : 'verified'
 }
 
 function parseHost(text: string): Host {

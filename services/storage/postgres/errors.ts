@@ -72,6 +72,14 @@ export class NotWritable extends Error {
   override readonly name = 'NotWritable'
 }
 
+/** A prepared statement that exists although we have just prepared it first (42P05), or is missing although we have (26000). */
+export function isUnprepared(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && (error.code === '42P05' || error.code === '26000')
+}
+
+export const POOLER_UNFIT =
+  'the pooler in front of PostgreSQL does not keep prepared statements: use PgBouncer 1.21 or newer with max_prepared_statements = 200, or pool_mode = session'
+
 /** No connection became free in time, or too many callers were waiting already. */
 export class PoolExhausted extends Error {
   override readonly name = 'PoolExhausted'
@@ -90,6 +98,7 @@ function isTransport(error: unknown): boolean {
  */
 export function translate(error: unknown, isCommitSent = false): unknown {
   if (error instanceof StoreUnavailable) return error
+  if (isUnprepared(error)) return new StoreUnavailable(new Error(POOLER_UNFIT, { cause: error }))
   const isLost = isDisconnected(error)
   const cannotAsk = isLost || isIn(unavailable, error) || error instanceof NotWritable || error instanceof PoolExhausted
   return cannotAsk ? new StoreUnavailable(error, isLost && isCommitSent) : error

@@ -8,18 +8,15 @@ import { type Host, type PostgresAddress, parseAddress } from './address.js'
 import { isDisconnected, isReadOnly, isUnanswered, isWaitOver, NotWritable, PoolExhausted } from './errors.js'
 import { OpenSockets } from './open-sockets.js'
 import { describe, type Server } from './server.js'
+import { prepareSession, type SessionTimes } from './session.js'
 
-export interface PoolOptions {
+export interface PoolOptions extends Partial<SessionTimes> {
   /** `postgres://…`, with several hosts if there are standbys. */
   readonly url: string
   /** Connections of this process, at most. */
   readonly poolSize?: number
   /** Longest wait for a connection, whether a new one or one that is in use, in ms. */
   readonly connectTimeoutMs?: number
-  /** Longest run of one statement, in ms. */
-  readonly statementTimeoutMs?: number
-  /** Longest wait for a lock, in ms. */
-  readonly lockTimeoutMs?: number
 }
 
 const DEFAULTS = {
@@ -29,13 +26,10 @@ const DEFAULTS = {
   lockTimeoutMs: 2_000,
 } as const
 
-const IDLE_IN_TRANSACTION_MS = 5_000 // after that, a process that stopped in a transaction loses its locks
 const ANSWER_SLACK_MS = 500 // after the server should have cancelled a statement, its host is taken for gone
 const MAX_WAITING_PER_CONNECTION = 50 // more callers are refused at once: they would wait beyond their deadlines
 const KEEP_IDLE_MS = 60_000
 const KEEPALIVE_AFTER_MS = 10_000
-/** Settings for plans that read whole tables or indexes. */
-const DEAR = ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']
 const PROBE_PAUSE_MS = 100 // after a search that found no primary
 const LOOK_EVERY_MS = 5_000 // for a primary beside the one in use: what is written to one of them will be lost
 const LET_GO_PAUSE_MS = 50 // between checks whether a connection of a closing pool is still in use
@@ -80,6 +74,7 @@ export class PrimaryPool {
   /** Why the last search used none although one takes writes. */
   #refusal: NotWritable | undefined
   #nextLookMs = 0
+  readonly #settings = new WeakMap<pg.ClientBase, string>()
   #search: Promise<void> | undefined
   /** Those of the search. */
   readonly #probes = new Set<OpenSockets>()
@@ -132,6 +127,11 @@ export class PrimaryPool {
         if (this.#current === current) throw this.#refusal ?? error
       }
     }
+  }
+
+  /** SQL that each transaction on this connection must begin with; empty unless a pooler stands between it and the database. */
+  settingsOf(client: pg.ClientBase): string {
+    return this.#settings.get(client) ?? ''
   }
 
   /**
@@ -257,19 +257,15 @@ export class PrimaryPool {
     if (!server.takesWrites) throw new NotWritable('the database takes no writes: it is a standby or read-only')
     if (server.timeline < this.#timeline) throw leftBehind(server, this.#timeline)
     this.#timeline = server.timeline
-    await prepareSession(client)
+    this.#settings.set(client, await prepareSession(client, this.#options))
   }
 
   #clientConfig(host: Host, sockets: OpenSockets): pg.ClientConfig {
-    const { connectTimeoutMs, statementTimeoutMs, lockTimeoutMs } = this.#options
     return {
       connectionString: this.#address.urlOf(host),
       application_name: 'survey-auth', // in pg_stat_activity
-      connectionTimeoutMillis: connectTimeoutMs,
-      statement_timeout: statementTimeoutMs,
+      connectionTimeoutMillis: this.#options.connectTimeoutMs,
       query_timeout: this.answerTimeoutMs,
-      lock_timeout: lockTimeoutMs,
-      idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
       pipeline: true,
@@ -306,20 +302,6 @@ async function end({ pool, inUse, sockets, waiting }: HostPool): Promise<void> {
   waiting.clear()
   while (inUse.size > 0) await sleep(LET_GO_PAUSE_MS)
   await sockets.closed()
-}
-
-/**
- * Commits are on disk when the server says so. Every statement has its index, and asks it for a few rows. A planner that knows a
- * table only from when it was small would read all of it, and keep that plan until its statistics are renewed: so it is told that
- * this is expensive, where there are such settings.
- */
-async function prepareSession(client: pg.ClientBase): Promise<void> {
-  const [{ rows }] = await Promise.all([
-    client.query<{ level: string }>(`SELECT current_setting('synchronous_commit') AS level`),
-    client.query(`SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = ANY ($1)`, [DEAR]),
-  ])
-  // remote_apply waits for the standby even longer than on does; the other levels acknowledge what a crash can undo.
-  if (rows[0]?.level !== 'remote_apply') await client.query('SET synchronous_commit = on')
 }
 
 function leftBehind({ timeline }: Server, newest: number): NotWritable {

@@ -3,11 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { type Cause, isOver, type Until } from '../cause.js'
 import type { Connections } from '../connections.js'
-import { DatabaseRefused } from '../database-refused.js'
 import type { Flaw } from '../flaw.js'
 import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
-import { knownVersion, migrate, type Schema } from './migrate.js'
-import { type PoolOptions, PrimaryPool } from './pool.js'
+import type { PrimaryPool } from './pool.js'
 import { standbyFlaws } from './standbys.js'
 
 /** A statement that the server prepares once per connection, under this name. */
@@ -37,6 +35,15 @@ async function send<Row extends pg.QueryResultRow>(
 const MAX_ATTEMPTS = 8
 const FIRST_PAUSE_MS = 5
 
+interface TransactionOptions {
+  /** Of each statement. */
+  readonly answerTimeoutMs: number
+  /** As PrimaryPool says. */
+  readonly settings: string
+  /** Overrides the lock timeout. */
+  readonly lockWaitMs: number | undefined
+}
+
 /**
  * The statements of one transaction. They are sent as they come, without waiting for earlier answers, and the server runs them
  * in that order; so one round trip carries all that do not depend on each other's answers.
@@ -50,13 +57,13 @@ export class Transaction {
   #unanswered = 0
   #failure: unknown
 
-  /** `answerTimeoutMs`: for each statement. `lockWaitMs`: overrides the connection's lock timeout. */
-  constructor(client: pg.PoolClient, answerTimeoutMs: number, lockWaitMs?: number) {
+  constructor(client: pg.PoolClient, { answerTimeoutMs, settings, lockWaitMs }: TransactionOptions) {
     this.#client = client
     this.#answerTimeoutMs = answerTimeoutMs
-    const setting = lockWaitMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockWaitMs}`
+    const lockWait = lockWaitMs === undefined ? '' : `SET LOCAL lock_timeout = ${lockWaitMs}`
+    const begin = ['BEGIN ISOLATION LEVEL READ COMMITTED', settings, lockWait].filter((text) => text !== '').join('; ')
     // Each statement sees what was committed before it began: what it reads of a row it has locked is current.
-    this.#begun = client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${setting}`).then(() => {
+    this.#begun = client.query(begin).then(() => {
       this.#isBegun = true
     })
     this.#begun.catch(() => undefined)
@@ -131,92 +138,6 @@ export class Transaction {
   }
 }
 
-/** Connects, brings the schema up to date, and refuses a server that loses what it acknowledged. @throws StoreUnavailable */
-export async function openDatabase(options: PoolOptions, schema: Schema): Promise<Database> {
-  const pool = new PrimaryPool(options)
-  try {
-    await withFitting(pool, schema, (client) => migrate(client, schema))
-    return new Database(pool)
-  } catch (error) {
-    await pool.close()
-    throw translate(error)
-  }
-}
-
-/**
- * The version of the schema, 0 when there is none, and what is wrong with the database all the same. Refuses what openDatabase
- * refuses, and changes nothing. @throws StoreUnavailable, DatabaseRefused
- */
-export function examine(
-  url: string,
-  schema: Schema,
-): Promise<{ readonly version: number; readonly flaws: readonly Flaw[] }> {
-  return inspecting(url, schema, async (client, pool) => ({
-    version: await knownVersion(client, schema),
-    flaws: [...pool.flaws, ...(await standbyFlaws(async (text) => (await client.query(text)).rows))],
-  }))
-}
-
-/** Runs one statement on a database that is needed for nothing else; no rows without the schema. Otherwise as schemaVersionOf. */
-export function readOnce<Row extends pg.QueryResultRow>(
-  url: string,
-  schema: Schema,
-  text: string,
-  values: readonly Value[],
-): Promise<Row[]> {
-  return inspecting(url, schema, async (client) => {
-    if ((await knownVersion(client, schema)) === 0) return []
-    return (await client.query<Row>(text, [...values])).rows
-  })
-}
-
-async function inspecting<T>(
-  url: string,
-  schema: Schema,
-  work: (client: pg.PoolClient, pool: PrimaryPool) => Promise<T>,
-): Promise<T> {
-  const pool = new PrimaryPool({ url, poolSize: 1 })
-  try {
-    return await withFitting(pool, schema, work)
-  } catch (error) {
-    throw translate(error)
-  } finally {
-    await pool.close()
-  }
-}
-
-async function withFitting<T>(
-  pool: PrimaryPool,
-  { name }: Schema,
-  work: (client: pg.PoolClient, pool: PrimaryPool) => Promise<T>,
-): Promise<T> {
-  const client = await pool.acquire()
-  try {
-    await requireFitting(client, name)
-    return await work(client, pool)
-  } finally {
-    client.release(client.getTransactionStatus() !== 'I')
-  }
-}
-
-/** What only the operator can set. synchronous_commit is set on each of our connections. */
-const SETTINGS = `SELECT current_setting('fsync', true) AS fsync, current_setting('server_encoding', true) AS encoding`
-
-/** SQL_ASCII keeps what it is sent, which is UTF-8. In any other encoding some texts cannot be kept. */
-const ENCODINGS: ReadonlySet<string | null | undefined> = new Set(['UTF8', 'SQL_ASCII', null])
-
-async function requireFitting(client: pg.ClientBase, name: string): Promise<void> {
-  const { rows } = await client.query<{ fsync: string | null; encoding: string | null }>(SETTINGS)
-  const { fsync, encoding } = rows[0] ?? {}
-  if (fsync === 'off')
-    throw new DatabaseRefused('the database runs with fsync = off and could lose acknowledged writes')
-  if (!ENCODINGS.has(encoding)) {
-    throw new DatabaseRefused(
-      `the ${name} database has the encoding ${encoding}, which cannot hold every text; create one with ENCODING 'UTF8' TEMPLATE template0`,
-    )
-  }
-}
-
 type Steps<Result> = (transaction: Transaction) => Promise<Result>
 
 export class Database {
@@ -237,7 +158,12 @@ export class Database {
 
   /** One statement that changes nothing. @throws StoreUnavailable */
   read<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    return this.#attempt(this.until(), (client) => send<Row>(client, statement, values))
+    return this.#attempt(this.until(), async (client) => {
+      if (this.#pool.settingsOf(client) === '') return send<Row>(client, statement, values)
+      const transaction = this.#begin(client)
+      const [rows] = await Promise.all([transaction.ask<Row>(statement, values), transaction.rollback()])
+      return rows
+    })
   }
 
   /** The first row of `read`. */
@@ -266,7 +192,7 @@ export class Database {
       // A connection may come later than that, from another host for example. Once a caller has been told that a write failed,
       // the write must not happen; a read may, so it goes on.
       if (isOver(until)) throw new PoolExhausted()
-      const transaction = new Transaction(client, this.#pool.answerTimeoutMs, lockWaitMs)
+      const transaction = this.#begin(client, lockWaitMs)
       try {
         const result = await steps(transaction)
         if (transaction.hasWritten) {
@@ -281,6 +207,11 @@ export class Database {
         throw cause
       }
     })
+  }
+
+  #begin(client: pg.PoolClient, lockWaitMs?: number): Transaction {
+    const { answerTimeoutMs } = this.#pool
+    return new Transaction(client, { answerTimeoutMs, settings: this.#pool.settingsOf(client), lockWaitMs })
   }
 
   /** What is wrong with the database although it answers. @throws StoreUnavailable when it does not */

@@ -1,7 +1,8 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
 import { cleanUps } from '../../../storage/postgres/clean-ups.js'
+import { openDatabase } from '../../../storage/postgres/open.js'
 import type { PoolOptions } from '../../../storage/postgres/pool.js'
-import { openDatabase, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
+import type { Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import type { SurveyHappening } from '../survey-event.js'
 import {
   higherId,

@@ -1,8 +1,9 @@
 // The token store on PostgreSQL, for services on more than one machine. Each method is one transaction at READ COMMITTED
 // of one or two round trips: the first locks the rows that decide, in the order given in locks.ts, the second changes them.
 // It uses no sequences and no advisory locks, so that other databases with PostgreSQL's protocol work too.
+
+import { openDatabase } from '../../../storage/postgres/open.js'
 import type { PoolOptions } from '../../../storage/postgres/pool.js'
-import { openDatabase } from '../../../storage/postgres/transaction.js'
 import type { TokenStore } from '../token-store.js'
 import { createAppFaceMethods } from './app-faces.js'
 import { createAppMethods } from './apps.js'
