@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
+import type { Address } from '../services/rpc/address.js'
 import { errorCode } from './error-code.js'
 import { isOfDatabase } from './own-files.js'
 import { type ConfigProblem, type Database, type Setting, settings } from './settings.js'
@@ -67,7 +68,7 @@ export function describeConfig(env: Environment): ConfigRow[] {
 }
 
 /** It would be taken for the beginning of a relative path. */
-const SPACE_BEFORE_PATH = /^(?:sqlite|unix):\s/
+const SPACE_BEFORE_PATH = /^(?:sqlite|unix):\s|,\s*unix:\s/
 
 class Reader {
   readonly problems: ConfigProblem[] = []
@@ -129,7 +130,9 @@ class Reader {
 
 /** Whether one of these addresses uses TLS. */
 export function usesTls(config: Config, addresses: readonly RpcAddressSetting[]): boolean {
-  return addresses.map((name) => config[name]).some((address) => typeof address === 'object' && address.kind === 'tls')
+  return addresses
+    .flatMap<Address | string | undefined>((name) => config[name])
+    .some((address) => typeof address === 'object' && address.kind === 'tls')
 }
 
 /** Values that are valid by themselves and not together. A setting that is wrong by itself has no value, and contradicts none. */

@@ -5,12 +5,14 @@ import { buildName } from './build-info.js'
 import { addAppCommands } from './commands/app.js'
 import { addAuditCommands } from './commands/audit.js'
 import { addBackupCommand } from './commands/backup.js'
-import { helpAfter } from './commands/command.js'
+import { describe } from './commands/command.js'
+import { addCompletionCommand } from './commands/completion.js'
 import { addConfigCommand } from './commands/config.js'
 import { addConformanceCommands } from './commands/conformance.js'
 import { addDemoCommand } from './commands/demo.js'
 import { addDoctorCommand } from './commands/doctor.js'
 import { addGrantCommands } from './commands/grant.js'
+import { addManCommand } from './commands/man.js'
 import { addMigrateCommand } from './commands/migrate.js'
 import { addServeCommand } from './commands/serve.js'
 import { addStoreCommands } from './commands/store.js'
@@ -35,12 +37,12 @@ export async function main(argv: string[]): Promise<void> {
 }
 
 const EXIT_CODES = `
-Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.`
+Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.
+`
 
 /** All commands, not yet run. */
 export function createProgram(): Command {
   const program = new Command('survey-auth')
-    .description('web authorization for survey data')
     .version(buildName(), '--version', 'print the version, and the commit it was built from')
     .helpOption('-h, --help', 'show help')
     .hook('preAction', (_, command) => {
@@ -50,8 +52,11 @@ export function createProgram(): Command {
     .exitOverride()
     .showHelpAfterError('(--help shows what there is)')
     .configureOutput({ outputError: (text, write) => write(harmlessLines(text)) })
-    .addHelpText('after', helpAfter({ examples: ['demo', 'serve', 'app create --help', 'doctor'] }))
-    .addHelpText('after', EXIT_CODES)
+  describe(program, {
+    about: 'web authorization for survey data',
+    examples: ['demo', 'serve', 'app create --help', 'doctor'],
+    notes: EXIT_CODES,
+  })
   addServeCommand(program)
   addDemoCommand(program)
   addAppCommands(program)
@@ -65,6 +70,8 @@ export function createProgram(): Command {
   addDoctorCommand(program)
   addConformanceCommands(program)
   addConfigCommand(program)
+  addCompletionCommand(program)
+  addManCommand(program)
   return program
 }
 

@@ -1,8 +1,9 @@
 // Every variable of the program, once: the table drives parsing, defaults, help and `survey-auth config`.
 import path from 'node:path'
 import { canonicalAddress } from '../gateway/source.js'
-import { ADDRESS_FORMS, type Address, hostInUrl, parseAddress } from '../services/rpc/address.js'
+import { ADDRESS_FORMS, type Address, formatAddress, hostInUrl, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
+import { reasonOf } from '../services/rpc/service-error.js'
 import { parseAddress as parsePostgresAddress } from '../services/storage/postgres/address.js'
 import { isLoopback } from './loopback.js'
 
@@ -70,6 +71,26 @@ function addressList(text: string): string[] {
 
 function serviceUrl(text: string): Address | undefined {
   return text === '' ? undefined : parseAddress(text)
+}
+
+function serviceUrls(text: string): readonly Address[] | undefined {
+  if (text === '') return undefined
+  const parts = text.split(',').map((part) => part.trim())
+  const addresses = parts.map((part) => (parts.length === 1 ? parseAddress(part) : parsePart(part)))
+  const formatted = addresses.map(formatAddress)
+  const twice = formatted.find((one, index) => formatted.indexOf(one) < index)
+  if (twice !== undefined) throw new Error(`names ${twice} twice`)
+  return addresses
+}
+
+/** Of a list. */
+function parsePart(part: string): Address {
+  if (part === '') throw new Error('has a comma with no address before or after it')
+  try {
+    return parseAddress(part)
+  } catch (error) {
+    throw new Error(`has ${part} between commas, as an address: ${reasonOf(error)}`)
+  }
 }
 
 function rpcListen(text: string): Address | 'socket' | 'off' {
@@ -182,15 +203,15 @@ const rpc = {
   tokenServiceUrl: setting(
     'TOKEN_SERVICE_URL',
     '',
-    serviceUrl,
-    'where the gateway, the survey service and the command line find the token service',
+    serviceUrls,
+    'where the gateway, the survey service and the command line find the token service: one address, or several separated by commas, or an https:// name with several IP addresses; calls go to those that serve',
     { fallbackText: 'unix:DATA_DIR/token.sock' },
   ),
   surveyServiceUrl: setting(
     'SURVEY_SERVICE_URL',
     '',
-    serviceUrl,
-    'where the gateway and the command line find the survey service',
+    serviceUrls,
+    'where the gateway and the command line find the survey service, likewise',
     { fallbackText: 'unix:DATA_DIR/survey.sock' },
   ),
   surveyProviderUrl: setting(

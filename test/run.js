@@ -59,6 +59,8 @@ function reason(file) {
   if (file.includes('examples')) return 'grpcio, grpc-go or grpc-java is missing; .ci/run names the packages of Debian'
   if (file.includes('full-disk')) return 'there is no prlimit'
   if (file.includes('power-cut')) return 'strace is not installed or may not trace'
+  if (file.includes('terminal')) return 'there is no script, of util-linux'
+  if (file.includes('completion')) return 'zsh, fish, groff or mandoc is not installed'
   return 'the file says why'
 }
 

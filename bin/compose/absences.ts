@@ -19,7 +19,7 @@ export function tellAbsences(log: Pick<Log, 'note' | 'warning'>): (absent: reado
     }
     for (const { what } of absent) looks.set(what, (looks.get(what) ?? 0) + 1)
     const due = absent.filter(({ what }) => looks.get(what) === LOOKS_BEFORE_TOLD)
-    if (due.length > 0) log.warning(`${areNeeded(due) ? 'not ready' : 'ready, but not for all'}: ${inWords(due)}`)
+    if (due.length > 0) log.warning(`${areNeeded(due) ? 'not ready' : 'ready, but without'}: ${inWords(due)}`)
   }
 }
 

@@ -45,10 +45,10 @@ export function rpcAddressOf(mode: Mode, config: Config, log: Log): Address | un
   return undefined
 }
 
-export function tokenServiceUrlOf(config: Config): Address {
-  return config.tokenServiceUrl ?? socketIn(config, 'token')
+export function tokenServiceUrlOf(config: Config): readonly Address[] {
+  return config.tokenServiceUrl ?? [socketIn(config, 'token')]
 }
 
-export function surveyServiceUrlOf(config: Config): Address {
-  return config.surveyServiceUrl ?? socketIn(config, 'survey')
+export function surveyServiceUrlOf(config: Config): readonly Address[] {
+  return config.surveyServiceUrl ?? [socketIn(config, 'survey')]
 }

@@ -91,11 +91,14 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const local = createDirectDoor(dispatcher, 'operator')
 
   /** A connection to the service where it runs, if it does. */
-  async function connect(service: 'token' | 'survey', configured: Address | undefined): Promise<Invoke | undefined> {
-    const address = await answering(configured, [socketIn(config, 'all'), socketIn(config, service)])
-    if (!address) return undefined
+  async function connect(
+    service: 'token' | 'survey',
+    configured: Config['tokenServiceUrl'],
+  ): Promise<Invoke | undefined> {
+    const addresses = await answering(configured, [socketIn(config, 'all'), socketIn(config, service)])
+    if (addresses.length === 0) return undefined
     const { connectTo } = await import('./remote.js') // loads all of gRPC: only here
-    const remote = connectTo(service, address, config, 'operator')
+    const remote = connectTo(service, addresses, config, 'operator')
     opened.push(remote)
     note(`using the ${service} service at ${remote.url}`)
     return remote.invoke
@@ -167,20 +170,26 @@ async function withCause(error: unknown, parts: readonly Part[], { rpcTimeoutMs 
 }
 
 /**
- * The address that is configured, else the first of these sockets on which a process listens.
- * @throws CommandError when a socket is configured on which no process listens
+ * The addresses that are configured, without sockets on which no process listens; else the first of these sockets on which one does.
+ * @throws CommandError when only such sockets are configured
  */
-async function answering(configured: Address | undefined, sockets: readonly Address[]): Promise<Address | undefined> {
-  if (configured && configured.kind !== 'unix') return configured
-  for (const socket of configured ? [configured] : sockets) {
-    if (socket.kind === 'unix' && (await stateOfSocket(socket.path)) === 'in use') return socket
-  }
-  if (!configured) return undefined
+async function answering(configured: Config['tokenServiceUrl'], sockets: readonly Address[]): Promise<Address[]> {
+  if (!configured) return (await allAnswering(sockets)).slice(0, 1)
+  const found = await allAnswering(configured)
+  if (found.length > 0) return found
   throw new CommandError(
-    `no server answers at ${formatAddress(configured)}, or this user may not connect to it`,
+    `no server answers at ${configured.map(formatAddress).join(' or ')}, or this user may not connect to it`,
     EXIT.unavailable,
     'start the server, or set the variable that names it to another one',
   )
+}
+
+async function allAnswering(addresses: readonly Address[]): Promise<Address[]> {
+  const found: Address[] = []
+  for (const address of addresses) {
+    if (address.kind !== 'unix' || (await stateOfSocket(address.path)) === 'in use') found.push(address)
+  }
+  return found
 }
 
 export function pagesOfApps(admin: Operator['admin']): AsyncIterable<readonly App[]> {

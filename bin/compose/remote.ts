@@ -1,4 +1,4 @@
-// Services in other processes.
+// Services in other processes, one or several of each.
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
@@ -9,7 +9,9 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
-import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import type { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { Peers } from '../../services/rpc/peers.js'
+import { type LookUp, type Place, Places } from '../../services/rpc/places.js'
 import { maxRequestBytesOf } from '../../services/rpc/requests.js'
 import type { Config } from '../config.js'
 import type { Part } from './part.js'
@@ -32,26 +34,91 @@ const PROBES = {
 }
 
 export interface Remote extends Part {
-  /** Its address, for messages. */
+  /** Its addresses, for messages. */
   readonly url: string
   readonly invoke: Invoke
   /** From now on, calls use the certificates as they are now. */
   reconnect(): void
 }
 
-/** A connection of `caller` to the process at `address`; it is made when first needed and made again whenever it breaks. */
-export function connectTo(service: keyof typeof PROBES, address: Address, config: Config, caller: Caller): Remote {
-  const transport = new MultiplexTransport({
-    address,
-    tls: address.kind === 'tls' ? () => readTls(config) : undefined,
-    maxRequestBytes: maxRequestBytesOf(service === 'survey' ? SurveyService : TokenService),
-    maxResponseBytes: MAX_RESPONSE_BYTES,
-    defaultTimeoutMs: config.rpcTimeoutMs,
-  })
-  const url = formatAddress(address)
-  // Until it is known, the peer is asked besides whether it serves what we need, and over TLS, where alone callers have roles,
-  // whether it knows us in ours: the health check answers any caller.
-  const probe = address.kind === 'tls' ? PROBES[service].find((method) => mayCall(caller, method)) : undefined
+/** A connection to one process of a service; it is made when first needed and made again whenever it breaks. */
+interface Connection {
+  readonly transport: MultiplexTransport
+  /** undefined when the process serves, and us. */
+  whyNot(): Promise<string | undefined>
+}
+
+/** Connections of `caller` to the processes at these addresses, which serve the same. */
+export function connectTo(
+  service: keyof typeof PROBES,
+  addresses: readonly Address[],
+  config: Config,
+  caller: Caller,
+  lookUp?: LookUp,
+): Remote {
+  const peers = new Peers()
+  const open = ({ address, ip }: Place): Connection => {
+    const transport = peers.add({
+      address,
+      ip,
+      tls: address.kind === 'tls' ? () => readTls(config) : undefined,
+      maxRequestBytes: maxRequestBytesOf(service === 'survey' ? SurveyService : TokenService),
+      maxResponseBytes: MAX_RESPONSE_BYTES,
+      defaultTimeoutMs: config.rpcTimeoutMs,
+    })
+    return watched(transport, service, address.kind === 'tls', caller)
+  }
+  const places = new Places(addresses, lookUp)
+  const connections = new Map(places.known.map((place) => [place.url, open(place)]))
+
+  /** A process that its name no longer leads to gets no calls while another serves, and is left when it has answered all. */
+  function leave(url: string, { transport }: Connection): void {
+    transport.isServing = false
+    if (!transport.isIdle) return
+    connections.delete(url)
+    peers.remove(transport)
+  }
+
+  return {
+    url: addresses.map(formatAddress).join(', '),
+    invoke: peers.invoke,
+    async absent() {
+      const present = await places.look()
+      for (const place of present) if (!connections.has(place.url)) connections.set(place.url, open(place))
+      const looked = await Promise.all(
+        [...connections].map(async ([url, connection]) => {
+          if (!present.some((place) => place.url === url)) return leave(url, connection)
+          return { url, cause: await connection.whyNot() }
+        }),
+      )
+      const known = looked.filter((one) => one !== undefined)
+      const isServed = known.some(({ cause }) => cause === undefined)
+      return known.flatMap(({ url, cause }) =>
+        cause === undefined ? [] : [{ what: `${service} service at ${url}`, cause, ...(isServed && DISPENSABLE) }],
+      )
+    },
+    reconnect() {
+      for (const { transport } of connections.values()) transport.reconnect()
+    },
+    async close() {
+      for (const { transport } of connections.values()) transport.close()
+    },
+  }
+}
+
+const DISPENSABLE = { isDispensable: true } as const
+
+/**
+ * Until it is known, the process is asked besides whether it serves what we need, and over TLS, where alone callers have roles,
+ * whether it knows us in ours: the health check answers any caller.
+ */
+function watched(
+  transport: MultiplexTransport,
+  service: keyof typeof PROBES,
+  isTls: boolean,
+  caller: Caller,
+): Connection {
+  const probe = isTls ? PROBES[service].find((method) => mayCall(caller, method)) : undefined
   const needed = SERVICES[service].filter(({ methods }) => methods.some((method) => mayCall(caller, method)))
   let isKnown = false
 
@@ -61,26 +128,18 @@ export function connectTo(service: keyof typeof PROBES, address: Address, config
       if (cause !== undefined) return cause
     }
     const code = probe && (await codeOfEmpty(probe, transport.invoke))
-    isKnown = !probe || code === Code.InvalidArgument
-    if (code === Code.PermissionDenied) return `it does not know this process as ${caller}: see RPC_CALLERS there`
-    return undefined
+    const isRefused = probe && (transport.isRefused || code === Code.PermissionDenied) // what it refuses, a peer answers
+    isKnown = !probe || (code === Code.InvalidArgument && !isRefused)
+    return isRefused ? `it does not know this process as ${caller}: see RPC_CALLERS there` : undefined
   }
 
   return {
-    url,
-    invoke: transport.invoke,
-    async absent() {
-      let cause = await transport.whyNotServing()
-      if (cause !== undefined) isKnown = false
-      else if (!isKnown) cause = await whyNotFit()
-      return cause === undefined ? [] : [{ what: `${service} service at ${url}`, cause }]
-    },
-    reconnect() {
-      isKnown = false
-      transport.reconnect()
-    },
-    async close() {
-      transport.close()
+    transport,
+    async whyNot() {
+      if (!transport.isServing) isKnown = false // by now it may be another process
+      const cause = (await transport.whyNotServing()) ?? (isKnown ? undefined : await whyNotFit())
+      transport.isServing = cause === undefined
+      return cause
     },
   }
 }

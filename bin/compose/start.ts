@@ -260,8 +260,8 @@ class Assembly {
     if (!(await isMade(schemas, where))) this.#log.note(creating(schemas, where))
   }
 
-  #connectTo(service: 'token' | 'survey', address: Address): Remote {
-    return this.#add(connectTo(service, address, this.#config, this.#has('gateway') ? 'gateway' : 'survey'))
+  #connectTo(service: 'token' | 'survey', addresses: readonly Address[]): Remote {
+    return this.#add(connectTo(service, addresses, this.#config, this.#has('gateway') ? 'gateway' : 'survey'))
   }
 
   #client<S extends DescService>(service: S, caller: Caller): Client<S> {
@@ -294,8 +294,7 @@ class Assembly {
 
   #followCertificates(): void {
     if (!this.#tls) return
-    const all = [this.#tokenRemote, this.#surveyRemote, this.#surveyProvider]
-    const remotes = all.filter((remote) => remote?.url.startsWith('https:'))
+    const remotes = [this.#tokenRemote, this.#surveyRemote, this.#surveyProvider]
     const onChange = (material: TlsMaterial) => {
       this.#door?.reloadTls(material)
       for (const remote of remotes) remote?.reconnect()

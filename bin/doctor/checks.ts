@@ -6,6 +6,7 @@ import { type Address, formatAddress, hostInUrl } from '../../services/rpc/addre
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { DatabaseRefused } from '../../services/storage/database-refused.js'
+import { areNeeded } from '../compose/absences.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
@@ -40,9 +41,10 @@ type Check = (config: Config) => Verdict | undefined | Promise<Verdict>
 
 export const checks: Readonly<Record<string, Check>> = {
   'data directory': dataDirectory,
-  'token database': ({ tokenDatabase, tokenServiceUrl }) => database(tokenDatabase, tokenCopy, tokenServiceUrl),
+  'token database': ({ tokenDatabase, tokenServiceUrl }) =>
+    database(tokenDatabase, tokenCopy, tokenServiceUrl !== undefined),
   'survey database': ({ surveyDatabase, surveyServiceUrl, surveyProviderUrl }) =>
-    database(surveyDatabase, surveyCopy, surveyServiceUrl ?? surveyProviderUrl),
+    database(surveyDatabase, surveyCopy, (surveyServiceUrl ?? surveyProviderUrl) !== undefined),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase),
   certificate,
@@ -75,16 +77,16 @@ function privateDirectory(directory: string): Verdict {
   return ok(`${directory}, for its owner alone`)
 }
 
-/** @param service address of its service, if that is elsewhere: then no database need be here */
-function database(where: Database, schemas: CopiedSchema, service: Address | undefined): ReturnType<Check> {
+/** @param isElsewhere whether its service is: then no database need be here */
+function database(where: Database, schemas: CopiedSchema, isElsewhere: boolean): ReturnType<Check> {
   if (where.kind === 'postgres') return postgres(where.url, schemas)
-  return sqliteFile(where.file, schemas, service)
+  return sqliteFile(where.file, schemas, isElsewhere)
 }
 
-function sqliteFile(file: string, { sqlite }: CopiedSchema, service: Address | undefined): Verdict | undefined {
+function sqliteFile(file: string, { sqlite }: CopiedSchema, isElsewhere: boolean): Verdict | undefined {
   try {
     const facts = inspectDatabase(file, sqlite)
-    if (!facts && service) return undefined
+    if (!facts && isElsewhere) return undefined
     if (!facts || facts.schemaVersion === 0) return odd(`${file} holds nothing yet; the first start creates it`)
     if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${inOneLine(facts.integrity)}; restore a backup`)
     if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${inShell(file)}`)
@@ -169,12 +171,18 @@ function adminAddress({ adminHost, adminPort }: Config): Verdict {
 }
 
 /** As `serve` checks before it is ready: for a gateway, which needs both, or a survey service, which needs the token service. */
-async function serviceElsewhere(service: 'token' | 'survey', address: Address, config: Config): Promise<Verdict> {
+async function serviceElsewhere(
+  service: 'token' | 'survey',
+  addresses: readonly Address[],
+  config: Config,
+): Promise<Verdict> {
   const { connectTo } = await import('../compose/remote.js') // loads gRPC: only here
-  const remote = connectTo(service, address, config, config.surveyServiceUrl ? 'gateway' : 'survey')
-  const [absence] = await remote.absent()
+  const remote = connectTo(service, addresses, config, config.surveyServiceUrl ? 'gateway' : 'survey')
+  const absent = await remote.absent()
   await remote.close()
-  return absence ? wrong(`${remote.url}: ${inOneLine(absence.cause)}`) : ok(`serves at ${remote.url}`)
+  if (absent.length === 0) return ok(`serves at ${remote.url}`)
+  const faults = absent.map(({ what, cause }) => `${what}: ${inOneLine(cause)}`).join('; ')
+  return areNeeded(absent) ? wrong(faults) : odd(`serves at another address; ${faults}`)
 }
 
 async function surveyProvider(address: Address, config: Config): Promise<Verdict> {

@@ -20,6 +20,7 @@ export function parseAddress(text: string): Address {
   if (text.startsWith('unix:')) {
     const path = text.slice('unix:'.length).replace(/^\/\/(?=\/)/, '')
     if (path === '') throw new Error('unix: needs a path, for example unix:/run/survey-auth/rpc.sock')
+    if (path.includes(',')) throw new Error('must not have a comma in its path: commas separate addresses')
     if (isTooLongForSocket(path)) throw new Error(`is too long for a socket: ${path}`)
     return { kind: 'unix', path }
   }

@@ -7,6 +7,8 @@ import type { TlsMaterial } from './listener.js'
 
 export interface ConnectionOptions {
   readonly address: Address
+  /** Which of the IP addresses of its host; whichever answers unless given. */
+  readonly ip?: string | undefined
   /** PEM texts; needed for an address of kind `tls`. */
   readonly tls: (() => TlsMaterial) | undefined
   /** What is wrong with the names in the server's certificate, beside the name that the address must have there. */
@@ -27,9 +29,9 @@ const NO_NAME = 'ip.invalid'
 /** `status: SERVING` */
 const SERVING = Buffer.from([0x08, 0x01])
 
-export function target(address: Address): string {
+export function target({ address, ip }: Pick<ConnectionOptions, 'address' | 'ip'>): string {
   if (address.kind === 'unix') return `unix:${address.path}`
-  return `${hostInUrl(address.host)}:${address.port}`
+  return `${hostInUrl(ip ?? address.host)}:${address.port}`
 }
 
 /** A peer that vanished without a word is noticed within two seconds, even while no answer is due. */
@@ -40,7 +42,8 @@ const PINGS = {
 }
 
 export function connect(options: ConnectionOptions, credentials: grpc.ChannelCredentials): grpc.Client {
-  return new grpc.Client(target(options.address), credentials, {
+  const { address, ip } = options
+  return new grpc.Client(target(options), credentials, {
     'grpc.max_receive_message_length': options.maxResponseBytes,
     'grpc.initial_reconnect_backoff_ms': 50,
     'grpc.min_reconnect_backoff_ms': 50,
@@ -49,8 +52,8 @@ export function connect(options: ConnectionOptions, credentials: grpc.ChannelCre
     'grpc.enable_retries': 0,
     'grpc.use_local_subchannel_pool': 1,
     'grpc-node.flow_control_window': WINDOW_BYTES,
-    ...(options.address.kind === 'tls' &&
-      isIP(options.address.host) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
+    ...(address.kind === 'tls' && isIP(address.host) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
+    ...(address.kind === 'tls' && ip !== undefined && { 'grpc.ssl_target_name_override': address.host }),
   })
 }
 

@@ -22,6 +22,8 @@ const CALL_BYTES = 64
  * again of one that the other side accepts and then resets or forgets.
  */
 const CONNECT_ANEW_MS = 3_000
+/** Most calls are answered in a hundredth of this. That a process hangs is known for sure only when its connection breaks, seconds later. */
+const SILENT_MS = 500
 
 /** A call that has not ended. */
 export interface Pending {
@@ -41,6 +43,7 @@ export interface Pending {
 }
 
 interface StreamOptions {
+  /** Its address, for messages. */
   readonly peer: string
   readonly maxRequestBytes: number
   readonly onConnected: () => void
@@ -63,6 +66,8 @@ export class MultiplexStream {
   readonly client: grpc.Client
   /** Fulfils when the server has taken the stream, with undefined, or when it has ended. */
   readonly taken: Promise<grpc.StatusObject | undefined>
+  readonly peer: string
+  #size = 0
   readonly #options: StreamOptions
   /** Takes MultiplexRequests as bytes. */
   readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
@@ -70,11 +75,14 @@ export class MultiplexStream {
   #unsent: Pending[] = []
   #isScheduled = false
   #isConnected = false
+  /** Since when nothing was heard although calls were sent, by performance.now(). */
+  #silentSinceMs: number | undefined
   #isDraining = false
 
   constructor(client: grpc.Client, options: StreamOptions) {
     const { multiplex } = MultiplexService.method
     this.client = client
+    this.peer = options.peer
     this.#options = options
     this.#call = client.makeBidiStreamRequest(
       pathOf(multiplex),
@@ -93,7 +101,10 @@ export class MultiplexStream {
       options.onConnected()
       this.#flush()
     })
-    this.#call.on('data', options.onResponse)
+    this.#call.on('data', (response: MultiplexResponse) => {
+      this.#silentSinceMs = undefined
+      options.onResponse(response)
+    })
     this.#call.on('error', () => undefined) // `status` follows and says the same
     this.#call.on('status', (status: grpc.StatusObject) => {
       clearTimeout(connecting)
@@ -105,7 +116,9 @@ export class MultiplexStream {
   send(pending: Pending): void {
     pending.id = this.#nextId
     this.#nextId = (this.#nextId + 1) >>> 0 // a uint32
+    pending.stream = this
     this.pending[pending.id] = pending
+    this.#size += 1
     this.#unsent.push(pending)
     if (this.#isScheduled) return
     this.#isScheduled = true // together with what is called in one more turn
@@ -120,14 +133,33 @@ export class MultiplexStream {
     return Object.values(this.pending)
   }
 
-  isEmpty(): boolean {
-    for (const _ in this.pending) return false
-    return true
+  /** The pending calls, which are another stream's from now on. */
+  take(): Pending[] {
+    const calls = this.calls()
+    for (const pending of calls) this.forget(pending)
+    this.#unsent = []
+    return calls
   }
 
-  /** False when it was forgotten before. */
-  forget({ id }: Pending): boolean {
-    return this.pending[id] !== undefined && delete this.pending[id]
+  /** How many they are. */
+  get size(): number {
+    return this.#size
+  }
+
+  get isConnected(): boolean {
+    return this.#isConnected
+  }
+
+  /** Nothing is heard for so long that calls which can go elsewhere better do. */
+  get isSilent(): boolean {
+    return this.#silentSinceMs !== undefined && performance.now() - this.#silentSinceMs > SILENT_MS
+  }
+
+  forget({ id }: Pending): void {
+    if (this.pending[id] === undefined) return // it was forgotten before
+    delete this.pending[id]
+    this.#size -= 1
+    if (this.#size === 0) this.#silentSinceMs = undefined
   }
 
   tellGivenUp(id: number): void {
@@ -142,7 +174,7 @@ export class MultiplexStream {
   }
 
   endWhenDrained(): void {
-    if (this.#isDraining && this.isEmpty()) this.#call.end()
+    if (this.#isDraining && this.#size === 0) this.#call.end()
   }
 
   cancel(): void {
@@ -157,6 +189,7 @@ export class MultiplexStream {
     this.#unsent = []
     const encoded = calls.flatMap((pending) => this.#encoded(pending, sentMs) ?? [])
     const maxBytes = Math.min(BATCH_BYTES, this.#options.maxRequestBytes)
+    if (encoded.length > 0) this.#silentSinceMs ??= sentMs
     for (const batch of inBatches(encoded, { maxBytes, sizeOf })) this.#write(batch)
     this.endWhenDrained()
   }

@@ -1,6 +1,6 @@
-// The client's end of MultiplexService. One long-lived stream carries all calls. When it breaks, calls that were not sent yet go
-// over the next one, and so do, once, calls whose method is declared idempotent. Any other call may have been executed: it fails
-// as `unavailable`, and the caller decides.
+// The client's end of MultiplexService at one address. One long-lived stream carries all calls. When it breaks, calls that were not
+// sent yet go over the next one, here or at a peer, and so do, once, calls whose method is declared idempotent. Any other call may
+// have been executed: it fails as `unavailable`, and the caller decides.
 import { setTimeout as after } from 'node:timers/promises'
 import { type DescMethod, fromBinary, type Message } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
@@ -17,6 +17,16 @@ export interface MultiplexTransportOptions extends ConnectionOptions {
   readonly maxRequestBytes: number
   /** Deadline of calls that name none, in ms. */
   readonly defaultTimeoutMs: number
+  /** Those that serve the same, this one among them; it alone unless given. */
+  readonly peers?: PeersOfTransport
+}
+
+export interface PeersOfTransport {
+  /** The best for the next call. */
+  next(): MultiplexTransport
+  onConnected(): void
+  /** No call need wait for any of them. */
+  readonly areHopeless: boolean
 }
 
 /** Most calls in flight, of all streams. */
@@ -26,6 +36,8 @@ const CONNECT_WAIT_MS = 3_000
 /** A stream that a server which answers health checks has not taken by then, in ms, is taken for one that it does not serve. */
 const TAKEN_WITHIN_MS = 1_000
 const LATE = Symbol('late')
+/** How good a choice a transport is for a call, the best first. */
+export const RANK = { serving: 0, connected: 1, connecting: 2, hopeless: 3 } as const
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
 const MOVE_AFTER_MS = 50
 
@@ -41,8 +53,10 @@ export class MultiplexTransport {
   #client: grpc.Client
   /** Where new calls go. */
   #stream: MultiplexStream | undefined
-  /** Calls on all streams. */
-  #pendingCount = 0
+  /** What is known of the other side, from whoever asks it; until then, the best is assumed. */
+  isServing = true
+  /** By the last stream that was opened: the other side does not let this process call. */
+  isRefused = false
   /** Since when calls wait for a connection, by performance.now(). */
   #waitingSinceMs: number | undefined
   #isClosed = false
@@ -51,7 +65,7 @@ export class MultiplexTransport {
 
   constructor(options: MultiplexTransportOptions) {
     this.#options = options
-    this.#peer = target(options.address)
+    this.#peer = target(options)
     this.#credentials = credentials(options)
     this.#client = connect(options, this.#credentials)
   }
@@ -63,12 +77,12 @@ export class MultiplexTransport {
       const stream = this.#presentStream()
       const giveUp = (why: string, code: Code) => {
         if (pending.timesSent > 0) pending.stream.tellGivenUp(pending.id)
-        this.#fail(pending, new ConnectError(why, code))
+        fail(pending, new ConnectError(why, code))
         pending.stream.endWhenDrained()
       }
       const onAbort = () => giveUp('the caller went away', Code.Canceled)
       const deadline = this.#deadlines.add(performance.now() + timeoutMs, () =>
-        giveUp(`no answer from ${this.#peer} in time`, Code.DeadlineExceeded),
+        giveUp(`no answer from ${pending.stream.peer} in time`, Code.DeadlineExceeded),
       )
       const onSettled = () => {
         deadline.isOver = true
@@ -77,8 +91,32 @@ export class MultiplexTransport {
       const call = { method, request, requestId, traceparent, deadline, onSettled, resolve, reject }
       const pending: Pending = { stream, id: 0, timesSent: 0, ...call } // the other way round it takes 5 µs
       signal?.addEventListener('abort', onAbort)
-      this.#send(pending)
+      stream.send(pending)
     })
+  }
+
+  get rank(): number {
+    if (this.isConnected) return this.isServing && !this.#stream?.isSilent ? RANK.serving : RANK.connected
+    return this.isRefused || this.#hasWaited() ? RANK.hopeless : RANK.connecting
+  }
+
+  get isConnected(): boolean {
+    return this.#stream?.isConnected === true
+  }
+
+  /** No call is in flight. */
+  get isIdle(): boolean {
+    return this.#callCount() === 0
+  }
+
+  /** Connects, unless it has. */
+  open(): void {
+    if (!this.#isClosed) this.#openStream()
+  }
+
+  /** Calls that wait for a connection wait at the best of the peers. */
+  moveWaiting(): void {
+    if (this.#stream && !this.isConnected) this.#moveFrom(this.#stream)
   }
 
   /**
@@ -110,12 +148,21 @@ export class MultiplexTransport {
 
   /** The stream new calls go to. @throws ConnectError when there is none and none is expected soon. */
   #presentStream(): MultiplexStream {
-    if (this.#pendingCount >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
+    if (this.#callCount() >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
     const stream = this.#openStream()
-    if (sinceMs(this.#waitingSinceMs) > CONNECT_WAIT_MS) {
-      throw new ConnectError(`no connection to ${this.#peer}`, Code.Unavailable)
-    }
+    if (this.#hasWaited()) throw new ConnectError(`no connection to ${this.#peer}`, Code.Unavailable)
     return stream
+  }
+
+  #callCount(): number {
+    let count = 0
+    for (const { size } of this.#streams) count += size
+    return count
+  }
+
+  /** For a connection, longer than it is worth. */
+  #hasWaited(): boolean {
+    return this.#waitingSinceMs !== undefined && performance.now() - this.#waitingSinceMs > CONNECT_WAIT_MS
   }
 
   #openStream(): MultiplexStream {
@@ -130,28 +177,26 @@ export class MultiplexTransport {
       maxRequestBytes: this.#options.maxRequestBytes,
       onConnected: () => {
         this.#waitingSinceMs = undefined
+        this.isRefused = false
+        this.#options.peers?.onConnected()
       },
       onResponse: (response) => {
-        for (const result of response.results) this.#settle(stream, result)
+        for (const result of response.results) settle(stream, result)
         if (response.draining && stream === this.#stream) this.#connectAnew()
         else stream.endWhenDrained()
       },
       onEnded: (status) => this.#abandon(stream, status),
       onNotConnected: () => this.#connectAgain(stream),
-      onUnencodable: (pending, error) => this.#fail(pending, error),
+      onUnencodable: fail,
     })
     this.#streams.add(stream)
     this.#waitingSinceMs ??= performance.now()
     return stream
   }
 
-  #send(pending: Pending): void {
-    pending.stream.send(pending)
-    this.#pendingCount += 1
-  }
-
   /** New calls go over a new connection; the present stream ends when its calls have ended, and its connection with it. */
   #connectAnew(): void {
+    this.isServing = false // until who is there now has said that it does
     const [client, stream] = [this.#client, this.#stream]
     this.#client = connect(this.#options, this.#credentials)
     this.#stream = undefined
@@ -168,63 +213,65 @@ export class MultiplexTransport {
   }
 
   #abandon(stream: MultiplexStream, status: grpc.StatusObject): void {
-    this.#streams.delete(stream)
-    if (this.#stream === stream) this.#stream = undefined
-    if (stream.client !== this.#client) stream.client.close()
     const isRefused = status.code === grpc.status.UNAUTHENTICATED || status.code === grpc.status.PERMISSION_DENIED
+    if (this.#stream === stream) {
+      this.#stream = undefined
+      this.isRefused = isRefused
+      this.isServing = false
+    }
+    if (stream.client !== this.#client) stream.client.close()
+    const isFinal = this.#isClosed || (isRefused && (this.#options.peers?.areHopeless ?? true))
     const code = isRefused ? (status.code as number as Code) : Code.Unavailable
     const what = isRefused ? `${this.#peer} refuses` : `connection to ${this.#peer} lost`
     for (const pending of stream.calls()) {
-      if (!isRefused && !this.#isClosed && maySend(pending)) continue
-      this.#fail(pending, new ConnectError(`${what}: ${status.details}`, code))
+      if (isFinal || !maySend(pending)) fail(pending, new ConnectError(`${what}: ${status.details}`, code))
     }
-    if (!stream.isEmpty()) setTimeout(() => this.#moveFrom(stream), MOVE_AFTER_MS)
-    if (this.#pendingCount === 0 && !this.#stream) this.#waitingSinceMs = undefined
+    const forget = () => {
+      this.#streams.delete(stream)
+      this.#moveFrom(stream)
+    }
+    if (stream.size === 0) forget()
+    else setTimeout(forget, MOVE_AFTER_MS)
+    if (this.isIdle && !this.#stream) this.#waitingSinceMs = undefined
   }
 
-  #moveFrom(broken: MultiplexStream, next = () => this.#presentStream()): void {
-    for (const pending of broken.calls()) {
-      this.#forget(pending)
+  #next(): MultiplexTransport {
+    return this.#options.peers?.next() ?? this
+  }
+
+  #moveFrom(left: MultiplexStream, to = () => this.#next().#presentStream()): void {
+    for (const pending of left.take()) {
       try {
-        pending.stream = next()
-        this.#send(pending)
+        to().send(pending)
       } catch (error) {
-        this.#fail(pending, error)
+        fail(pending, error)
       }
     }
   }
-
-  /** The deadline stays: a call that is forgotten is settled next, or put on another stream. */
-  #forget(pending: Pending): void {
-    if (pending.stream.forget(pending)) this.#pendingCount -= 1
-  }
-
-  #settle(from: MultiplexStream, result: MultiplexedResult): void {
-    const pending = from.pending[result.id]
-    if (!pending) return // it was given up before
-    this.#forget(pending)
-    pending.onSettled()
-    if (result.outcome.case !== 'response') {
-      pending.reject(toConnectError(result))
-      return
-    }
-    try {
-      pending.resolve(fromBinary(pending.method.output, result.outcome.value))
-    } catch (error) {
-      const text = `${this.#peer} answered with no ${pending.method.output.typeName}`
-      pending.reject(new ConnectError(text, Code.Internal, undefined, undefined, error))
-    }
-  }
-
-  #fail(pending: Pending, error: unknown): void {
-    this.#forget(pending)
-    pending.onSettled()
-    pending.reject(error)
-  }
 }
 
-function sinceMs(atMs: number | undefined): number {
-  return atMs === undefined ? 0 : performance.now() - atMs
+/** The deadline stays when a call is put on another stream: only here it ends. */
+function fail(pending: Pending, error: unknown): void {
+  pending.stream.forget(pending)
+  pending.onSettled()
+  pending.reject(error)
+}
+
+function settle(from: MultiplexStream, result: MultiplexedResult): void {
+  const pending = from.pending[result.id]
+  if (!pending) return // it was given up before
+  from.forget(pending)
+  pending.onSettled()
+  if (result.outcome.case !== 'response') {
+    pending.reject(toConnectError(result))
+    return
+  }
+  try {
+    pending.resolve(fromBinary(pending.method.output, result.outcome.value))
+  } catch (error) {
+    const text = `${from.peer} answered with no ${pending.method.output.typeName}`
+    pending.reject(new ConnectError(text, Code.Internal, undefined, undefined, error))
+  }
 }
 
 /** A call that may have changed something is never sent twice, and no call a third time: it may be what breaks the peer. */

@@ -196,6 +196,51 @@ describe('wrong values', () => {
     expect(() => readConfig({ RPC_LISTEN })).toThrow(`RPC_LISTEN must be ${forms}`)
   })
 
+  test('a service has one address, or several of any form, separated by commas', () => {
+    const unix = (path: string) => ({ kind: 'unix', path })
+    expect(readConfig({ TOKEN_SERVICE_URL: 'unix:/a' }).tokenServiceUrl).toEqual([unix('/a')])
+    const several = 'unix:/a, unix:/b,https://token.example,http://127.0.0.1:81'
+    expect(readConfig({ SURVEY_SERVICE_URL: several }).surveyServiceUrl).toEqual([
+      unix('/a'),
+      unix('/b'),
+      { kind: 'tls', host: 'token.example', port: 443 },
+      { kind: 'plaintext', host: '127.0.0.1', port: 81 },
+    ])
+    for (const variable of ['TOKEN_SERVICE_URL', 'SURVEY_SERVICE_URL'] as const) {
+      const used = variable === 'TOKEN_SERVICE_URL' ? 'tokenServiceUrl' : 'surveyServiceUrl'
+      expect(problemsOf({ [variable]: 'unix:/a,https://b' }, [used])).toEqual([
+        'RPC_TLS_CERT',
+        'RPC_TLS_KEY',
+        'RPC_TLS_CA',
+      ])
+    }
+  })
+
+  test.each([
+    ['unix:/a,', 'has a comma with no address before or after it'],
+    [',', 'has a comma with no address before or after it'],
+    ['unix:/a,,unix:/b', 'has a comma with no address before or after it'],
+    [
+      'unix:/a,b',
+      'has b between commas, as an address: must be unix:/path, https://host:port or http://127.0.0.1:port',
+    ],
+    [
+      'unix:/a,http://token.example',
+      'has http://token.example between commas, as an address: plaintext is for loopback only',
+    ],
+    ['unix:/a,unix: /b', 'must not have a space after its first colon'],
+    ['unix:/a,unix:///a', 'names unix:/a twice'],
+    ['https://a,https://A:443', 'names https://a:443 twice'],
+  ])('%s is refused as addresses of a service: %s', (text, message) => {
+    expect(() => readConfig({ TOKEN_SERVICE_URL: text })).toThrow(`TOKEN_SERVICE_URL ${message}`)
+  })
+
+  test.each(['RPC_LISTEN', 'SURVEY_PROVIDER_URL'])('%s is one address, and its path has no comma', (variable) => {
+    const fault = `${variable} must not have a comma in its path: commas separate addresses`
+    expect(() => readConfig({ [variable]: 'unix:/a,unix:/b' })).toThrow(fault)
+    expect(problemsOf({ [variable]: 'https://a,https://b' })).toEqual([variable])
+  })
+
   test.each(['TOKEN_DATABASE_URL', 'DATA_DIR', 'RPC_LISTEN', 'RPC_TLS_CERT', 'PUBLIC_URL'])(
     '%s is refused if it begins or ends with a space',
     (variable) => {

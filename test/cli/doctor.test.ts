@@ -167,6 +167,18 @@ test('services elsewhere are asked, and their databases are not looked for here'
     ],
   })
 
+  expect(await found({ ...env, SURVEY_SERVICE_URL: `${nobody},${served}` })).toEqual({
+    exitCode: 0,
+    findings: [
+      ok('token service'),
+      {
+        check: 'survey service',
+        state: 'odd',
+        detail: expect.stringMatching(/^serves at another address; survey service at .*nobody.sock: connect ENOENT/),
+      },
+    ],
+  })
+
   const { findings } = await found({ ...env, DATA_DIR: service.dataDir, SURVEY_SERVICE_URL: '' })
   expect(findings.map(({ check }) => check)).toEqual([
     'data directory',

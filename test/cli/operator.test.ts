@@ -689,13 +689,22 @@ describe('a server', () => {
     )
   })
 
-  test('at a socket on which nobody listens is named, without waiting', async () => {
+  test('that is one of several is used while the others cannot be reached, and none of them is waited for', async () => {
+    const service = await startProcess()
+    const urls = [`http://127.0.0.1:${await freePort()}`, `unix:${path.join(service.dataDir, 'rpc.sock')}`]
+    const env = { TOKEN_SERVICE_URL: [`unix:${service.dataDir}/nobody.sock`, ...urls].join(',') }
+    const { exitCode, stdout, stderr } = await service.run(['app', 'list', '--json'], { env })
+    expect({ exitCode, stdout, stderr }).toEqual({ exitCode: 0, stdout: '[]\n', stderr: '' })
+  })
+
+  test.each(['one', 'several'])('at a socket on which nobody listens is named, without waiting: %s', async (count) => {
     const service = await createProcess()
-    const url = `unix:${path.join(service.dataDir, 'nobody.sock')}`
-    const { exitCode, stdout, stderr } = await service.run(['app', 'list'], { env: { TOKEN_SERVICE_URL: url } })
+    const url = ['a', 'b'].map((name) => `unix:${path.join(service.dataDir, name)}`).slice(count === 'one' ? 1 : 0)
+    const env = { TOKEN_SERVICE_URL: url.join(',') }
+    const { exitCode, stdout, stderr } = await service.run(['app', 'list'], { env })
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toBe(
-      `survey-auth: no server answers at ${url}, or this user may not connect to it\nstart the server, or set the variable that names it to another one\n`,
+      `survey-auth: no server answers at ${url.join(' or ')}, or this user may not connect to it\nstart the server, or set the variable that names it to another one\n`,
     )
   })
 })

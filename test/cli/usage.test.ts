@@ -45,6 +45,8 @@ const CONTRACT = [
   'doctor',
   'conformance provider',
   'config',
+  'completion',
+  'man',
 ]
 
 /** Every command, groups of commands among them, by the words of its name. */

@@ -24,7 +24,7 @@ async function ownerWith(service: ServiceProcess, username: string, surveys: rea
 }
 
 async function importAnswers(url: string, { survey_id, count }: { survey_id: number; count: number }): Promise<void> {
-  const remote = connectTo('survey', parseAddress(url), readConfig({}), 'operator')
+  const remote = connectTo('survey', [parseAddress(url)], readConfig({}), 'operator')
   const answers = Array.from({ length: count }, (_, at) => ({
     respondentId: `r-${at % 7}`,
     startTime: { seconds: BigInt(1_767_225_600 + at * 60) },

@@ -61,8 +61,8 @@ function launchSeparate(launch: Launch): Promise<Backend> {
 }
 
 /**
- * Two of each on one PostgreSQL database. Requests go to the gateways in turn, and each survey service asks the token
- * service of the other gateway, so that state known to one process only shows at once.
+ * Two of each on one PostgreSQL database. Requests go to the gateways in turn, and calls to both of each service, so that state
+ * known to one process only shows at once.
  */
 function launchTwoOfEach(launch: Launch): Promise<Backend> {
   return backendOf(launch, async (startProcess) => {
@@ -70,17 +70,16 @@ function launchTwoOfEach(launch: Launch): Promise<Backend> {
     const socket = (name: string) => `unix:${path.join(launch.dataDir, `${name}.sock`)}`
     const databases = { TOKEN_DATABASE_URL: database.url, SURVEY_DATABASE_URL: database.url }
     const token = (n: number) => startProcess('token', { ...databases, RPC_LISTEN: socket(`token${n}`) })
+    const both = (name: string) => `${socket(`${name}1`)},${socket(`${name}2`)}`
+    const services = { TOKEN_SERVICE_URL: both('token'), SURVEY_SERVICE_URL: both('survey') }
     const survey = (n: number) => {
-      const addresses = { RPC_LISTEN: socket(`survey${n}`), TOKEN_SERVICE_URL: socket(`token${3 - n}`) }
+      const addresses = { RPC_LISTEN: socket(`survey${n}`), TOKEN_SERVICE_URL: both('token') }
       return startProcess('survey', { ...databases, ...addresses })
     }
-    const gateway = (n: number, env = {}) => {
-      const services = { TOKEN_SERVICE_URL: socket(`token${n}`), SURVEY_SERVICE_URL: socket(`survey${n}`) }
-      return startProcess('gateway', { ...services, ...env })
-    }
-    const first = await gateway(1)
+    const gateway = (env = {}) => startProcess('gateway', { ...services, ...env })
+    const first = await gateway()
     const [second, survey1, survey2, token1, token2] = await Promise.all([
-      gateway(2, { PUBLIC_URL: launch.env.PUBLIC_URL ?? first.url }),
+      gateway({ PUBLIC_URL: launch.env.PUBLIC_URL ?? first.url }),
       survey(1),
       survey(2),
       token(1),

@@ -3,7 +3,7 @@ export class Fleet {
   constructor(databaseUrl: string, env?: Readonly<Record<string, string>>)
   /** Addresses of the two gateways; PUBLIC_URL of both is the first. */
   readonly gateways: readonly string[]
-  /** Addresses of /healthz and /readyz, by process: gateway1, gateway2, token1, token2, survey1, survey2. */
+  /** Addresses of /healthz and /readyz, by process: gateway1, gateway2, token1, token2, survey1, survey2. A restart changes it. */
   readonly adminUrls: Readonly<Record<string, string>>
   /** Processes that ended although nobody stopped them, each with its code or signal. */
   readonly ended: readonly string[]
@@ -11,6 +11,11 @@ export class Fleet {
   readonly output: string
   /** Starts all six at once; fulfils when each says that it is ready. */
   start(): Promise<void>
+  /** Ends one of them by a signal; fulfils when it is gone. */
+  end(name: string, signal: NodeJS.Signals): Promise<void>
+  /** Starts one that was ended, with its settings and these; fulfils when it says that it is ready. */
+  startAgain(name: string, env?: Readonly<Record<string, string>>): Promise<void>
+  untilReady(name: string): Promise<void>
   /** Kills all and removes their directory. */
   stop(): Promise<void>
   /** An operator's call, for example `AdminService/CreateApp`. @throws Error when the answer is not 200 */

@@ -1,6 +1,8 @@
-// Two gateways, two token services and two survey services as processes of their own, on one PostgreSQL database.
+// Two gateways, two token services and two survey services as processes of their own, on one PostgreSQL database. Each calls both of
+// every service that it needs.
 // JavaScript, with its types in fleet.d.ts, because scripts of this folder use it as well as tests.
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -17,7 +19,8 @@ export class Fleet {
   ended = []
   output = ''
   #dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-fleet-'))
-  #children = []
+  #children = {}
+  #settings = {}
   #env
   #isStopping = false
 
@@ -32,20 +35,32 @@ export class Fleet {
     const ports = [await freePort(), await freePort()]
     this.gateways = ports.map((port) => `http://127.0.0.1:${port}`)
     const [publicUrl] = this.gateways
+    const TOKEN_SERVICE_URL = `${this.#door('token1')},${this.#door('token2')}`
+    const SURVEY_SERVICE_URL = `${this.#door('survey1')},${this.#door('survey2')}`
     for (const n of [1, 2]) {
-      const [token, survey] = [this.#door(`token${n}`), this.#door(`survey${n}`)]
-      await this.#spawn('token', n, { RPC_LISTEN: token })
-      // The token service of the other gateway, which reveals state that only one process knows.
-      await this.#spawn('survey', n, { RPC_LISTEN: survey, TOKEN_SERVICE_URL: this.#door(`token${3 - n}`) })
-      const services = { TOKEN_SERVICE_URL: token, SURVEY_SERVICE_URL: survey }
-      await this.#spawn('gateway', n, { PORT: String(ports[n - 1]), PUBLIC_URL: publicUrl, ...services })
+      await this.#spawn(`token${n}`, { RPC_LISTEN: this.#door(`token${n}`) })
+      await this.#spawn(`survey${n}`, { RPC_LISTEN: this.#door(`survey${n}`), TOKEN_SERVICE_URL })
+      const services = { TOKEN_SERVICE_URL, SURVEY_SERVICE_URL }
+      await this.#spawn(`gateway${n}`, { PORT: String(ports[n - 1]), PUBLIC_URL: publicUrl, ...services })
     }
-    for (const adminUrl of Object.values(this.adminUrls)) await this.#untilReady(adminUrl)
+    for (const name of Object.keys(this.adminUrls)) await this.untilReady(name)
+  }
+
+  async end(name, signal) {
+    const child = this.#children[name]
+    const isOver = once(child.removeAllListeners('exit'), 'exit')
+    child.kill(signal)
+    await isOver
+  }
+
+  async startAgain(name, env = {}) {
+    await this.#spawn(name, { ...this.#settings[name], ...env })
+    await this.untilReady(name)
   }
 
   async stop() {
     this.#isStopping = true
-    for (const child of this.#children) child.kill('SIGKILL')
+    for (const child of Object.values(this.#children)) child.kill('SIGKILL')
     rmSync(this.#dataDir, { recursive: true, force: true })
   }
 
@@ -58,26 +73,27 @@ export class Fleet {
     return `unix:${path.join(this.#dataDir, `${name}.sock`)}`
   }
 
-  async #spawn(mode, n, env) {
+  async #spawn(name, env) {
     const adminPort = await freePort()
-    this.adminUrls[`${mode}${n}`] = `http://127.0.0.1:${adminPort}`
-    const child = spawn(process.execPath, [PROGRAM, 'serve', mode], {
+    this.adminUrls[name] = `http://127.0.0.1:${adminPort}`
+    this.#settings[name] = env
+    const child = spawn(process.execPath, [PROGRAM, 'serve', name.slice(0, -1)], {
       env: { ...this.#env, ADMIN_PORT: String(adminPort), ...env },
       cwd: this.#dataDir,
       stdio: ['ignore', 'ignore', 'pipe'],
     })
-    this.#children.push(child)
+    this.#children[name] = child
     child.stderr.on('data', (chunk) => {
       this.output = (this.output + chunk).slice(-200_000)
     })
     child.once('exit', (code, signal) => {
-      if (!this.#isStopping) this.ended.push(`${mode}${n} ended with ${code ?? signal}`)
+      if (!this.#isStopping) this.ended.push(`${name} ended with ${code ?? signal}`)
     })
   }
 
-  async #untilReady(adminUrl) {
+  async untilReady(name) {
     const deadline = Date.now() + START_TIMEOUT_MS
-    while (!(await isReady(adminUrl))) {
+    while (!(await isReady(this.adminUrls[name]))) {
       if (this.ended.length > 0) throw new Error(`${this.ended.join(', ')}: ${this.output}`)
       if (Date.now() > deadline) throw new Error(`not ready within ${START_TIMEOUT_MS} ms: ${this.output}`)
       await new Promise((resolve) => setTimeout(resolve, 50))

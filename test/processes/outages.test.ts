@@ -92,7 +92,7 @@ async function expectOutage(): Promise<void> {
 /** How an app exchanges codes at the gateway, and codes for it that are not exchanged yet. */
 async function appWithCodes() {
   const address = { kind: 'unix', path: path.join(dataDir, 'token.sock') } as const
-  const remote = connectTo('token', address, readConfig(env), 'local')
+  const remote = connectTo('token', [address], readConfig(env), 'local')
   onTestFinished(() => remote.close())
   const admin = clientOf(AdminService, remote.invoke)
   const account = clientOf(AccountService, remote.invoke)

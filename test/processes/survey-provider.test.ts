@@ -40,7 +40,7 @@ test('one process serves tokens without its provider, names it in /readyz, log a
   const ana = await service.grantAccess({ user: await service.createUser({ externalId: 'ana' }) })
   expect((await service.refresh(ana.app, ana.tokens.refresh_token)).code).toBe('OK')
   expectError(await service.survey(ana, 7), 'remote_server_error')
-  const why = `ready, but not for all: survey provider at http://${at} (connect ECONNREFUSED ${at})`
+  const why = `ready, but without: survey provider at http://${at} (connect ECONNREFUSED ${at})`
   await expect.poll(() => service.backend.log(), { timeout: 10_000 }).toContain(why)
 
   while ((await service.survey(ana, 7)).headers.get('retry-after') !== '2') await new Promise(setImmediate)

@@ -23,6 +23,7 @@ import { Dispatcher, type Handlers } from '../../services/rpc/dispatcher.js'
 import { parseCallers } from '../../services/rpc/identity.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import type { LookUp } from '../../services/rpc/places.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from './certificates.js'
 
@@ -41,26 +42,35 @@ type Door = <S extends DescService>(service: S) => Client<S>
 
 beforeAll(async () => {
   authority = createAuthority()
-  const dispatcher = new Dispatcher({
-    mayCall,
-    onCall: () => undefined,
-    onUnexpected: () => undefined,
-    maxDeadlineMs: 5_000,
-  })
+  server = await startServer({ onCall: () => undefined })
+  address = parseAddress(server.address)
+})
+
+interface Differing {
+  readonly onCall: () => void
+  readonly host?: string
+  readonly port?: number
+  /** What the server's certificate says. */
+  readonly name?: string
+  /** RPC_CALLERS */
+  readonly known?: string
+}
+
+function startServer({ onCall, host = '127.0.0.1', port = 0, name = 'IP:127.0.0.1', known = table }: Differing) {
+  const dispatcher = new Dispatcher({ mayCall, onCall, onUnexpected: () => undefined, maxDeadlineMs: 5_000 })
   for (const service of services) {
     const handlers = service.methods.map((method) => [method.localName, () => Promise.resolve({})])
     dispatcher.register(service, Object.fromEntries(handlers) as Handlers<typeof service>)
   }
-  server = await startRpcServer({
+  return startRpcServer({
     dispatcher,
-    address: { kind: 'tls', host: '127.0.0.1', port: 0 },
-    tls: materialOf(authority, authority.issue('IP:127.0.0.1')),
-    callers: parseCallers(table),
+    address: { kind: 'tls', host, port },
+    tls: materialOf(authority, authority.issue(name)),
+    callers: parseCallers(known),
     maxConnections: 100,
     onTurnedAway: (why) => turnedAway.push(why),
   })
-  address = parseAddress(server.address)
-})
+}
 
 afterAll(async () => {
   for (const transport of opened) transport.close()
@@ -252,6 +262,16 @@ test('a server that is not used is reported with the reason', async () => {
   expect(await elsewhere.whyNotServing()).toContain('Host: localhost.')
 })
 
+function configAs(name: string) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-mtls-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  return readConfig(pemFiles(folder, materialOf(authority, authority.issue(name))))
+}
+
+function remoteAs(name: string, addresses: readonly Address[], lookUp?: LookUp) {
+  return connectTo('token', addresses, configAs(name), 'gateway', lookUp)
+}
+
 test.each([
   ['token', 'gateway', 'DNS:gateway.test', undefined],
   ['token', 'survey', 'DNS:survey.test', undefined],
@@ -262,13 +282,78 @@ test.each([
 ] as const)('the %s service that serves is absent to a %s with %s: %s', async (service, caller, name, cause) => {
   server.setServing(true)
   onTestFinished(() => server.setServing(false))
-  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-mtls-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
-  const config = readConfig(pemFiles(folder, materialOf(authority, authority.issue(name))))
-  const remote = connectTo(service, address, config, caller)
+  const remote = connectTo(service, [address], configAs(name), caller)
   onTestFinished(() => remote.close())
   const causes = async () => (await remote.absent()).map((absence) => absence.cause)
   await expect.poll(causes, { timeout: 20_000 }).toEqual(cause === undefined ? [] : [cause])
+})
+
+test.each([
+  ['any name', 'gateway=DNS:other.test'],
+  ['another role', 'survey=DNS:gateway.test'],
+])('of several services, one that knows this process by %s is named, and gets no calls', async (_, known) => {
+  const calls = [0, 0]
+  const servers = [
+    await startServer({ onCall: () => (calls[0] = Number(calls[0]) + 1) }),
+    await startServer({ onCall: () => (calls[1] = Number(calls[1]) + 1), known }),
+  ]
+  for (const each of servers) each.setServing(true)
+  const remote = remoteAs(
+    'DNS:gateway.test',
+    servers.map((each) => parseAddress(each.address)),
+  )
+  onTestFinished(async () => {
+    await remote.close()
+    await Promise.all(servers.map((each) => each.drain(500)))
+  })
+  const what = `token service at ${servers[1]?.address}`
+  const cause = 'it does not know this process as gateway: see RPC_CALLERS there'
+  await expect.poll(() => remote.absent(), { timeout: 20_000 }).toEqual([{ what, cause, isDispensable: true }])
+  calls.fill(0)
+  const { verifyAccessToken, getAuthorizedUser } = clientOf(TokenService, remote.invoke)
+  for (let call = 0; call < 4; call += 1) {
+    expect(await codeOf(getAuthorizedUser({ appid: 'app_x', accessToken: 'sat_x', openid: 'o' }))).toBe('ok')
+  }
+  expect(await codeOf(verifyAccessToken({}))).toBe(Code.PermissionDenied)
+  expect(calls).toEqual([5, 0])
+})
+
+test('a name with several IP addresses is one process at each, as long as it has them', async () => {
+  const calls = { '127.0.0.1': 0, '127.0.0.2': 0, '127.0.0.3': 0 }
+  const [first, ...others] = Object.keys(calls) as (keyof typeof calls)[]
+  const start = (host: keyof typeof calls, port = 0) =>
+    startServer({ host, port, name: 'DNS:token.test', onCall: () => (calls[host] += 1) })
+  const servers = [await start(first as keyof typeof calls)]
+  const { port } = parseAddress(servers[0]?.address ?? '') as Extract<Address, { kind: 'tls' }>
+  for (const host of others) servers.push(await start(host, port))
+  for (const each of servers) each.setServing(true)
+  let found = ['127.0.0.1', '127.0.0.2']
+  const remote = remoteAs('DNS:gateway.test', [{ kind: 'tls', host: 'token.test', port }], async (host) => {
+    expect(host).toBe('token.test')
+    if (found.length === 0) throw new Error('no such name')
+    return [...found.map((address) => ({ address, family: 4 })), { address: '::1', family: 6 }]
+  })
+  onTestFinished(async () => {
+    await remote.close()
+    await Promise.all(servers.map((each) => each.drain(500)))
+  })
+  const answered = async () => {
+    const looked = async () => [(await remote.absent()).length, (await remote.absent()).length]
+    await expect.poll(looked, { timeout: 20_000 }).toEqual([0, 0])
+    for (const host of Object.keys(calls) as (keyof typeof calls)[]) calls[host] = 0
+    const { getAuthorizedUser } = clientOf(TokenService, remote.invoke)
+    for (let call = 0; call < 4; call += 1)
+      await getAuthorizedUser({ appid: 'app_x', accessToken: 'sat_x', openid: 'o' })
+    return Object.values(calls)
+  }
+  expect(await answered()).toEqual([2, 2, 0])
+  found = ['127.0.0.2', '127.0.0.3']
+  await expect.poll(answered, { timeout: 20_000 }).toEqual([0, 2, 2])
+  found = []
+  expect(await answered(), 'the name cannot be looked up').toEqual([0, 2, 2])
+  found = ['127.0.0.2', '127.0.0.3', '127.0.0.4']
+  const what = `token service at https://token.test:${port} (127.0.0.4)`
+  await expect.poll(async () => (await remote.absent()).map((absence) => absence.what)).toEqual([what])
 })
 
 test.each([

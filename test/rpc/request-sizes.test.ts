@@ -31,7 +31,7 @@ async function failureOf(
   ask: (invoke: Invoke) => Promise<unknown>,
   config: Config,
 ) {
-  const remote = connectTo(service, parseAddress(address), config, 'gateway')
+  const remote = connectTo(service, [parseAddress(address)], config, 'gateway')
   try {
     return await ask(remote.invoke).then(
       () => undefined,

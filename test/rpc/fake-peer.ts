@@ -1,0 +1,112 @@
+// A token service at a socket that answers every call with its name, and stops, hangs, drains and refuses on command.
+import { once } from 'node:events'
+import { rmSync } from 'node:fs'
+import net from 'node:net'
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
+import * as grpc from '@grpc/grpc-js'
+import {
+  type MultiplexedCall,
+  MultiplexRequestSchema,
+  MultiplexResponseSchema,
+  MultiplexService,
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+
+type Stream = grpc.ServerDuplexStream<Buffer, Buffer>
+
+const asIs = (bytes: Buffer) => bytes
+const codec = { requestSerialize: asIs, requestDeserialize: asIs, responseSerialize: asIs, responseDeserialize: asIs }
+const MULTIPLEX = {
+  path: `/${MultiplexService.typeName}/Multiplex`,
+  requestStream: true,
+  responseStream: true,
+  ...codec,
+}
+const CHECK = { path: '/grpc.health.v1.Health/Check', requestStream: false, responseStream: false, ...codec }
+
+export class FakePeer {
+  /** Names of the methods that were called. */
+  readonly seen: string[] = []
+  isServing = true
+  /** Takes calls and answers none. */
+  isSilent = false
+  /** Ends every stream with PERMISSION_DENIED. */
+  refuses = false
+  readonly #path: string
+  readonly #name: string
+  #streams: Stream[] = []
+  #stop: (() => void) | undefined
+
+  constructor(path: string, name: string) {
+    this.#path = path
+    this.#name = name
+  }
+
+  async start(): Promise<void> {
+    const server = new grpc.Server()
+    server.addService({ multiplex: MULTIPLEX }, { multiplex: (stream: Stream) => this.#serve(stream) })
+    server.addService(
+      { check: CHECK },
+      {
+        check: (_call: unknown, answer: grpc.sendUnaryData<Buffer>) =>
+          answer(null, Buffer.from([8, this.isServing ? 1 : 2])),
+      },
+    )
+    const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
+    const connections: net.Socket[] = []
+    const sockets = net.createServer((socket) => {
+      connections.push(socket)
+      injector.injectConnection(socket)
+    })
+    sockets.listen(this.#path)
+    await once(sockets, 'listening')
+    this.#stop = () => {
+      sockets.close()
+      for (const connection of connections) connection.destroy()
+      server.forceShutdown()
+      rmSync(this.#path, { force: true })
+    }
+  }
+
+  /** As a crash does. */
+  kill(): void {
+    this.#stop?.()
+    this.#stop = undefined
+    this.#streams = []
+  }
+
+  /** Tells callers to go elsewhere. */
+  drain(): void {
+    for (const stream of this.#streams) stream.write(encoded([], true))
+  }
+
+  #serve(stream: Stream): void {
+    if (this.refuses) {
+      stream.emit('error', { code: grpc.status.PERMISSION_DENIED, details: 'not you' })
+      return
+    }
+    this.#streams.push(stream)
+    stream.sendMetadata(new grpc.Metadata())
+    stream.on('end', () => stream.end())
+    stream.on('data', (bytes: Buffer) => {
+      const { calls } = fromBinary(MultiplexRequestSchema, bytes)
+      this.seen.push(...calls.map(({ method }) => method.split('/').at(-1) ?? ''))
+      if (!this.isSilent) stream.write(encoded(calls.map((call) => this.#answer(call))))
+    })
+  }
+
+  #answer({ id, method }: MultiplexedCall) {
+    const { output } = TokenService.method[method.endsWith('ExchangeCode') ? 'exchangeCode' : 'verifyAccessToken']
+    const value = toBinary(output, create(output, { openid: this.#name }))
+    return { id, outcome: { case: 'response' as const, value } }
+  }
+}
+
+function encoded(
+  results: readonly { id: number; outcome: { case: 'response'; value: Uint8Array } }[],
+  draining = false,
+) {
+  return Buffer.from(
+    toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results: [...results], draining })),
+  )
+}
