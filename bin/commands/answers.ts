@@ -6,8 +6,9 @@ import type { ImportOptions } from '../answers/import-answers.js'
 import { asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printRow } from '../output.js'
-import { command, group, type Json } from './command.js'
+import { command, group } from './command.js'
 import { surveyId, surveyIds, time, wholeNumber } from './options.js'
+import { asksFirst, confirm, type Sure } from './terminal.js'
 
 const IMPORT_NOTES = `
 The file is JSON Lines: an answer a line, in the JSON of the endpoint, where respondent_id is the platform's own id of who answered.
@@ -26,7 +27,7 @@ const DELETE_NOTES = `
 Apps do not see them from the next request on. Their ids are not given out again, and the total is one less for each.
 `
 
-interface DeleteOptions extends Json {
+interface DeleteOptions extends Sure {
   readonly survey: number
   readonly all?: true
 }
@@ -72,11 +73,13 @@ export function addAnswerCommands(survey: Command): void {
       await exportAnswers(options)
     })
 
-  command(answers, 'delete', {
-    about: 'delete answers for good',
-    examples: ['survey answers delete 4 9 --survey 7', 'survey answers delete --all --survey 7'],
-    notes: DELETE_NOTES,
-  })
+  asksFirst(
+    command(answers, 'delete', {
+      about: 'delete answers for good',
+      examples: ['survey answers delete 4 9 --survey 7', 'survey answers delete --all --survey 7'],
+      notes: DELETE_NOTES,
+    }),
+  )
     .argument('[answer_id...]', 'ids of answers', surveyIds)
     .requiredOption('--survey <survey_id>', 'the survey that was answered', surveyId)
     .option('--all', 'all answers that the survey has')
@@ -86,9 +89,11 @@ export function addAnswerCommands(survey: Command): void {
 /** Of one call: the contract's bound, DeleteAnswersRequest.answer_ids. */
 const MAX_BATCH = 1000
 
-async function deleteAnswers(ids: readonly number[] = [], { survey, all, json }: DeleteOptions): Promise<void> {
+async function deleteAnswers(ids: readonly number[] = [], options: DeleteOptions): Promise<void> {
+  const { survey, all, json } = options
   if (all === undefined ? ids.length === 0 : ids.length > 0)
     throw new CommandError('give the ids of answers, or --all', EXIT.usage)
+  await confirm(`Delete ${all ? 'all answers' : `${ids.length} of the answers`} to survey ${survey} for good?`, options)
   const { deleted, already } = await asSurveyOperator((operator) =>
     all ? deleteAll(operator, survey) : deleteThese(operator, survey, [...new Set(ids)]),
   )

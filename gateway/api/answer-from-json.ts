@@ -72,7 +72,8 @@ const answerJson = z.object(
     started_at: time,
     ended_at: time,
     score: z.number().nullish(),
-    answer: list(z.object({ id: text, questions: list(questionJson) })),
+    /** Not to be left out: an answer whose member has another name would be stored empty, and could not be mended. */
+    answer: z.array(z.object({ id: text, questions: list(questionJson) }), 'must be a list of pages'),
   },
   'must be an object',
 )

@@ -37,6 +37,8 @@ const exported = async (service: ServiceProcess, ...options: readonly string[]) 
 
 const totals = ({ stdout }: { readonly stdout: string }) => JSON.parse(stdout) as Record<string, unknown>
 
+const EMPTY = { answer: [] }
+
 const answered = (text: string) => [{ id: 'p', questions: [{ id: 'q-1', type: 'text', text }] }]
 
 describe.each([
@@ -52,7 +54,7 @@ describe.each([
     ]
     const file = lines(
       { answer_id: 2, survey_id: 7, respondent_id: 'u-1', score: -1.5, answer: [{ id: 'p', questions }] },
-      { answer_id: 5, respondent_id: 60000000001, started_at: '2026-01-01 08:00:00', ended_at: 1767225660 },
+      { answer_id: 5, respondent_id: 60000000001, started_at: '2026-01-01 08:00:00', ended_at: 1767225660, answer: [] },
     )
     const first = await importing(service, file)
     expect(totals(first)).toEqual({ read: 2, stored: 2, unchanged: 0, refused: 0, dry_run: false })
@@ -92,19 +94,20 @@ test('each line that is refused is named with the reason, all others are stored,
       { answer: answered('a') },
       '{"answer_id": 1',
       { answer: answered('b'), score: 'good' },
-      { survey_id: 8 },
-      { ended_at: 'yesterday' },
+      { survey_id: 8, answer: [] },
+      { ended_at: 'yesterday', answer: [] },
       { answer: [{ id: 'p', questions: [{ id: 'q', type: 'star', text: '4.5' }] }] },
       { answer_id: 5, answer: answered('another five') },
-      { answer_id: 3 },
-      { started_at: 1767225660, ended_at: 1767225600 },
+      { answer_id: 3, answer: [] },
+      { started_at: 1767225660, ended_at: 1767225600, answer: [] },
+      { answers: answered('misspelt') },
       { answer: answered('c'), qq: 60000000001, ua: 'Mozilla' },
     ),
     '--report',
     report,
   )
   expect(result.exitCode).toBe(3)
-  expect(totals(result)).toMatchObject({ read: 10, stored: 2, unchanged: 0, refused: 8 })
+  expect(totals(result)).toMatchObject({ read: 11, stored: 2, unchanged: 0, refused: 9 })
   expect(result.stderr).toContain('not stored: qq, ua')
   const refused = readFileSync(report, 'utf8')
     .trim()
@@ -119,6 +122,7 @@ test('each line that is refused is named with the reason, all others are stored,
     '7 answer 5 is stored already, and differs',
     '8 there is no answer 3, but one with a higher id: a lower one cannot be added any more',
     '9 endTime is before startTime',
+    '10 answer: must be a list of pages',
   ])
   const out = await exported(service)
   expect(out.match(/"answer_id":\d+/g)).toEqual(['"answer_id":5', '"answer_id":6', '"answer_id":7'])
@@ -184,7 +188,7 @@ test('CSV has a column for each question, and nothing in it is a formula', async
 
 test('answers are deleted by id or all, and the survey keeps its ids', async () => {
   const service = await serviceWithSurvey()
-  await importing(service, lines({}, {}, {}, {}))
+  await importing(service, lines(EMPTY, EMPTY, EMPTY, EMPTY))
   const remove = (...args: string[]) => service.run(['survey', 'answers', 'delete', ...args, ...SURVEY, '--json'])
   expect(totals(await remove('2', '3', '2'))).toEqual({ survey_id: 7, deleted: 2, already_deleted: 0 })
   expect(totals(await remove('3', '4'))).toEqual({ survey_id: 7, deleted: 1, already_deleted: 1 })
@@ -192,7 +196,7 @@ test('answers are deleted by id or all, and the survey keeps its ids', async () 
   expect((await remove()).exitCode).toBe(2)
   expect((await remove('1', '--all')).exitCode).toBe(2)
   expect(totals(await remove('--all'))).toMatchObject({ deleted: 1 })
-  await importing(service, lines({}))
+  await importing(service, lines(EMPTY))
   expect(await exported(service)).toContain('"answer_id":5,')
   const events = await service.json<{ kind: string; note: string; survey_id: number }[]>(['audit', 'list'])
   const told = events.filter(({ kind }) => kind.startsWith('answers.')).map(({ kind, note }) => `${kind} ${note}`)
