@@ -39,9 +39,11 @@ function line(cells: readonly (string | number | null)[]): string {
 
 /** How spreadsheets recognize a formula, which they would run; a number is none. */
 const FORMULA = /^\s*[=+\-@＝＋－＠]|^[\t\r\n]/
+/** The same behind what ends a cell, within quotes too, where a spreadsheet's list separator is a semicolon or a tab. */
+const LATER_FORMULA = /(?<=[;\t\r\n][\s"]*)[=+\-@＝＋－＠]/g
 
 function cell(value: string | number | null): string {
   if (typeof value !== 'string') return String(value ?? '')
-  const text = FORMULA.test(value) ? `'${value}` : value
+  const text = (FORMULA.test(value) ? `'${value}` : value).replace(LATER_FORMULA, "'$&")
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }

@@ -1,4 +1,4 @@
-// That apps read answers: one audit event for each app, survey and hour. It is written before the first answer is handed out; how far
+// That apps read answers: one audit event for each app, survey and hour, and each owner, if another gets the survey meanwhile. It is written before the first answer is handed out; how far
 // the ids reach, which changes with every page, is written from time to time.
 import type { AnswersRead } from './store/survey-event.js'
 import type { SurveyStore } from './store/survey-store.js'
@@ -35,7 +35,7 @@ export function createReadRecorder(store: Pick<SurveyStore, 'recordAnswersRead'>
   return {
     record(read, now) {
       const hourMs = now - (now % HOUR_MS)
-      const key = `${read.appid} ${read.surveyId} ${hourMs}`
+      const key = `${read.appid} ${read.surveyId} ${read.ownerUserId} ${hourMs}`
       const before = known.get(key)
       if (!before) return begin(key, { ...read, hourMs })
       const [firstId, lastId] = [Math.min(before.read.firstId, read.firstId), Math.max(before.read.lastId, read.lastId)]

@@ -78,6 +78,12 @@ describe('a provider that answers well', () => {
     expect(idsOf(await service.surveys(lena))).toEqual([3])
   })
 
+  test('shows a user without an external_id nothing of somebody who has one', async () => {
+    const owner = { externalId: 'ana', userId: lena.user.userId }
+    provider.behaviour.getSurvey = () => ({ survey: survey(7), owner })
+    expectError(await service.survey(lena, 7), 'survey_not_found')
+  })
+
   test('may leave out what an import sets', async () => {
     provider.behaviour.getSurvey = () => ({ survey: { id: 7n, title: 'x' }, owner: { externalId: 'ana' } })
     const { data } = await service.survey(ana, 7)

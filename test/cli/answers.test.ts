@@ -148,7 +148,7 @@ test('CSV has a column for each question, and nothing in it is a formula', async
   const question = (id: string, title: string) => ({ id, type: 'text', title })
   const pages = [{ questions: [question('q-1', '=1+1'), question('q-2', 'Why, "then"?')] }]
   const service = await serviceWithSurvey(false, { title: 't', pages })
-  const texts = ['=cmd|x', '+1', '-1', '@a', '\t=1', ' =1', '＝1', 'a,b', '"q"', 'two\nlines', '好']
+  const texts = ['=cmd|x', '+1', '-1', '@a', '\t=1', ' =1', '＝1', 'a;=1', 'a\n" @b', 'a,b', '"q"', 'two\nlines', '好']
   const given = texts.map((text) => ({
     respondent_id: '=evil',
     score: -2,
@@ -176,9 +176,11 @@ test('CSV has a column for each question, and nothing in it is a formula', async
     "'+1",
     "'-1",
     "'@a",
-    "'\t=1",
+    "'\t'=1",
     "' =1",
     "'＝1",
+    "a;'=1",
+    `"a\n"" '@b"`,
     '"a,b"',
     '"""q"""',
     '"two\nlines"',

@@ -326,7 +326,7 @@ export const answerStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'that an app read answers in an hour is one event, which widens',
+    title: 'that an app read answers of an owner in an hour is one event, which widens',
     async run(store) {
       const read = {
         appid: 'app1',
@@ -342,6 +342,7 @@ export const answerStoreChecks: readonly Check<SurveyStore>[] = [
       await store.recordAnswersRead({ ...read, firstId: 2, lastId: 3 })
       await store.recordAnswersRead({ ...read, hourMs: NOW + 3_600_000 })
       await store.recordAnswersRead({ ...read, appid: 'app2' })
+      await store.recordAnswersRead({ ...read, ownerUserId: 'ben', firstId: 1, lastId: 99 })
       const { rows } = await store.listEvents({ ownerUserId: 'ann' }, { limit: 9, after: undefined })
       const told = rows.map((row) =>
         [row.atMs - NOW, row.appid, row.firstAnswerId, row.lastAnswerId, row.requestId].join(' '),

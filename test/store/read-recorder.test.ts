@@ -17,8 +17,11 @@ function recorder() {
     },
   }
   const reads = createReadRecorder(store)
-  const read = (firstId: number, lastId: number, { atMs = START, appid = 'a', surveyId = 7 } = {}) =>
-    reads.record({ appid, surveyId, ownerUserId: 'ann', firstId, lastId, requestId: 'r' }, atMs)
+  const read = (
+    firstId: number,
+    lastId: number,
+    { atMs = START, appid = 'a', surveyId = 7, ownerUserId = 'ann' } = {},
+  ) => reads.record({ appid, surveyId, ownerUserId, firstId, lastId, requestId: 'r' }, atMs)
   const setUp = (up: boolean) => {
     isUp = up
   }
@@ -54,4 +57,11 @@ test('what cannot be recorded is refused, and the next attempt records it; a flu
   setUp(true)
   await reads.flush()
   expect(written).toEqual(['a 7 0 1-2', 'a 7 0 1-4'])
+})
+
+test('a survey that another owner gets within the hour is recorded for both', async () => {
+  const { written, read } = recorder()
+  await read(1, 9)
+  await read(1, 1, { ownerUserId: 'ben' })
+  expect(written).toEqual(['a 7 0 1-9', 'a 7 0 1-1'])
 })

@@ -112,7 +112,7 @@ export function isOwner(told: Pick<Owner, OwnerId> | undefined, asked: Pick<Owne
   const ids = [
     [told?.externalId, asked?.externalId],
     [told?.userId, asked?.userId],
-  ].filter(([ofTold, ofAsked]) => ofTold && ofAsked)
+  ].filter(([ofTold]) => ofTold)
   return ids.length > 0 && ids.every(([ofTold, ofAsked]) => ofTold === ofAsked)
 }
 

@@ -44,10 +44,10 @@ export interface AnswersRead {
   readonly requestId: string
 }
 
-/** The one event about an app, a survey and an hour has one id, whichever process writes it. */
+/** The one event about an app, a survey of an owner and an hour has one id, whichever process writes it. */
 export function readEvent(read: AnswersRead): SurveyEventRow {
   const { appid, surveyId, ownerUserId, hourMs, firstId, lastId, requestId } = read
-  const about = createHash('sha256').update(`${appid} ${surveyId}`).digest('hex').slice(0, 24)
+  const about = createHash('sha256').update(`${appid} ${surveyId} ${ownerUserId}`).digest('hex').slice(0, 24)
   return {
     eventId: firstIdAt(hourMs) + about,
     atMs: hourMs,

@@ -51,7 +51,7 @@ const listFew = listOf(
   `SELECT answer_id, document FROM answers WHERE set_id = c.set_id AND answer_id > $3 AND answer_id <= $9 AND answer_id IN (
      SELECT answer_id FROM answers WHERE set_id = c.set_id AND end_seconds >= $6 AND end_seconds < $7)`,
 )
-/** How many answers end from $2 to $3, and within which ids they are. */
+/** How many answers end from $2 to $3, and within which ids they are; nothing is counted for others than the owner. */
 const countAnswers: Statement = {
   name: 'count_answers',
   text: `
@@ -59,10 +59,10 @@ const countAnswers: Statement = {
         - (SELECT count(*) FROM answers WHERE set_id = a.set_id AND end_seconds >= $6 AND end_seconds < $2)
         - (SELECT count(*) FROM answers WHERE set_id = a.set_id AND end_seconds >= $3 AND end_seconds < $7) AS answers,
       h."firstId", h."lastId"
-    FROM answer_sets a, LATERAL (
+    FROM surveys s JOIN answer_sets a ON a.survey_id = s.survey_id, LATERAL (
       SELECT coalesce(sum(answers), 0)::bigint AS answers, coalesce(min(first_id), 0) AS "firstId", coalesce(max(last_id), 0) AS "lastId"
       FROM answer_hours WHERE set_id = a.set_id AND hour >= $4 AND hour < $5) h
-    WHERE a.survey_id = $1`,
+    WHERE ${SURVEY} AND s.owner_user_id = coalesce($8, s.owner_user_id)`,
 }
 const findAnswer: Statement = {
   name: 'find_answer',
@@ -184,10 +184,10 @@ function hourColumns(hours: readonly Hour[], ...names: readonly (keyof Hour)[]) 
 }
 
 export function createAnswerMethods(database: Database, audit: Audit): Omit<AnswerStore, 'recordAnswersRead'> {
-  async function countIn(surveyId: number, { interval }: AnswerPage) {
+  async function countIn(surveyId: number, ownerUserId: string | null, { interval }: AnswerPage) {
     if (!interval) return undefined
     const { first, end, before, after } = hoursOf(interval)
-    const values = [surveyId, interval.since, interval.until, first, end, before, after]
+    const values = [surveyId, interval.since, interval.until, first, end, before, after, ownerUserId]
     const counted = await database.readOne<{ answers: number; firstId: number; lastId: number }>(countAnswers, values)
     return { answers: 0, firstId: 0, lastId: 0, ...counted, ...interval }
   }
@@ -195,7 +195,7 @@ export function createAnswerMethods(database: Database, audit: Audit): Omit<Answ
   return {
     async listAnswers({ surveyId, ownerUserId = null }, page) {
       const { afterId, limit, maxBytes } = page
-      const counted = await countIn(surveyId, page)
+      const counted = await countIn(surveyId, ownerUserId, page)
       const statement = !counted ? listAll : counted.answers > FEW_ANSWERS ? listMany : listFew
       const from = Math.max(afterId, (counted?.firstId ?? 0) - 1)
       const bounds = counted ? [counted.since, counted.until, counted.answers, counted.lastId] : []
