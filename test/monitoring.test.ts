@@ -56,6 +56,7 @@ async function exposed(): Promise<Map<string, Set<string>>> {
 
 const FOLLOWED: Followed = {
   notReady: () => ['token database'],
+  readyBut: () => ['synchronous standby db2 of the token database'],
   connections: () => new Map([['token', { inUse: 1, idle: 2, waiting: 3 }]]),
   diskFree: async () => new Map([['token', 1]]),
   lastBackup: async () => new Map([['token', 2_000]]),

@@ -82,8 +82,8 @@ class Assembly {
   readonly #stores: StorePart[] = []
   /** Of the databases in this process. */
   readonly #janitors: Rounds<unknown>[] = []
-  /** What was absent at the last look, if it was needed. */
-  #lacks: readonly string[] = []
+  /** What was absent at the last look. */
+  #lacks: readonly Absence[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
   #surveyRemote: Remote | undefined
@@ -210,7 +210,8 @@ class Assembly {
   #followForMetrics(): void {
     const files = sqliteFilesOf(this.#mode, this.#config)
     this.#metrics.follow({
-      notReady: () => (this.#stage === 'running' ? this.#lacks : [this.#stage]),
+      notReady: () => (this.#stage === 'running' ? namesOf(areNeeded(this.#lacks), this.#lacks) : [this.#stage]),
+      readyBut: () => namesOf(!areNeeded(this.#lacks), this.#lacks),
       connections: () => new Map(this.#stores.map((part) => [part.store, part.connections()])),
       diskFree: () => diskFree(files),
       lastBackup: () => lastBackup(files),
@@ -282,7 +283,7 @@ class Assembly {
     const follow = async () => {
       this.#clock.now() // so that it follows time even while nothing asks for it
       const absent = await this.#absent()
-      this.#lacks = areNeeded(absent) ? absent.map(({ what }) => what) : []
+      this.#lacks = absent
       if (this.#stage === 'shutting down') return
       this.#door?.setServing(!areNeeded(absent))
       tell(absent)
@@ -317,6 +318,10 @@ class Assembly {
     warnOfGateway(this.#config, this.#log)
     return gateway
   }
+}
+
+function namesOf(isAsked: boolean, absent: readonly Absence[]): readonly string[] {
+  return isAsked ? absent.map(({ what }) => what) : []
 }
 
 function inLine({ what, state = 'unavailable' }: Absence): string {

@@ -51,6 +51,8 @@ export interface Metrics {
 export interface Followed {
   /** Why it should get no requests; empty when it is ready. */
   notReady(): readonly string[]
+  /** What is wrong although it is ready. */
+  readyBut(): readonly string[]
   /** To the database of each store, if that is a server. */
   connections(): ReadonlyMap<string, Connections | undefined>
   /** Free bytes on the disk of each SQLite database, by store. */
@@ -81,6 +83,16 @@ export function createMetrics(): Metrics {
     collect() {
       this.reset()
       for (const reason of followed?.notReady() ?? []) this.set({ reason }, 1)
+    },
+  })
+  new Gauge({
+    name: 'survey_auth_ready_but',
+    help: 'what /readyz names although it is 200: 1 each',
+    labelNames: ['reason'],
+    registers,
+    collect() {
+      this.reset()
+      for (const reason of followed?.readyBut() ?? []) this.set({ reason }, 1)
     },
   })
   new Gauge({

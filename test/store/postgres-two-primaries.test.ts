@@ -102,7 +102,7 @@ test('readiness, the log, a metric and doctor name it, and the service starts th
   expect(await get('/readyz')).toContain(said)
   await vi.waitUntil(() => service.output.includes('ready, but not for all: host '), 20_000)
   expect(await get('/metrics')).toContain(
-    `survey_auth_not_ready{reason="host 127.0.0.1:${former.port} of the token database"} 1`,
+    `survey_auth_ready_but{reason="host 127.0.0.1:${former.port} of the token database"} 1`,
   )
   const { exitCode, stdout } = await service.run(['doctor', '--json'])
   const findings = JSON.parse(stdout) as { readonly check: string }[]
