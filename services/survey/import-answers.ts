@@ -12,6 +12,9 @@ import type { AnswerDraft, AnswersRefused } from './store/answer-store.js'
 /** Of one answer as stored: far more than people type, and few enough that a page of large ones stays small. */
 export const MAX_ANSWER_BYTES = 400_000
 
+/** Of one answer: questions, and what they hold. An empty one takes two bytes here, and a hundred in an app's JSON. */
+const MAX_ANSWER_ELEMENTS = 20_000
+
 /** Stores answers to one survey, all or none. */
 export function importAnswers(deps: SurveyDeps) {
   return async (
@@ -69,9 +72,19 @@ export function refusalOf(answer: Answer, { document }: AnswerDraft, surveyId: b
   if ((endTime?.seconds ?? 0n) < 0n) return 'endTime is before 1970'
   if (startTime && endTime && endTime.seconds < startTime.seconds) return 'endTime is before startTime'
   if (score !== undefined && !Number.isFinite(score)) return 'score is no finite number'
+  if (elementsIn(answer) > MAX_ANSWER_ELEMENTS)
+    return `at most ${MAX_ANSWER_ELEMENTS} questions, options, groups and blanks`
   const bad = answer.pages.flatMap(({ questions }) => questions).find((question) => !hasWholeStars(question))
   if (bad) return `question ${bad.id}: what was answered to ${bad.type} must be a whole number`
   return document.length > MAX_ANSWER_BYTES ? `at most ${MAX_ANSWER_BYTES} bytes encoded` : undefined
+}
+
+function elementsIn({ pages }: Answer): number {
+  const questions = pages.flatMap((page) => page.questions)
+  return questions.reduce((sum, { options, groups, blanks }) => {
+    const inGroups = groups.reduce((all, group) => all + group.options.length, 0)
+    return sum + 1 + options.length + groups.length + inGroups + blanks.length
+  }, 0)
 }
 
 const STARS: Readonly<Record<string, (question: AnsweredQuestion) => readonly string[]>> = {

@@ -173,8 +173,10 @@ async function readiness(): Promise<Record<string, string>> {
 }
 
 const token = expect.stringMatching(/^503 token database: unavailable$/)
-const survey = expect.stringMatching(/^503 token service at \S+: unavailable\nsurvey database: unavailable$/)
-const gateway = expect.stringMatching(/^503 token service at \S+: unavailable\nsurvey service at \S+: unavailable$/)
+const survey = expect.stringMatching(/^503 (token service at \S+: unavailable\n){2}survey database: unavailable$/)
+const gateway = expect.stringMatching(
+  /^503 (token service at \S+: unavailable\n){2}survey service at \S+: unavailable\nsurvey service at \S+: unavailable$/,
+)
 const NOT_READY = {
   token1: token,
   token2: token,

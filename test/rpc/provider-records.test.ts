@@ -25,6 +25,10 @@ const answersOf = (answer: object) => () =>
     create(ListAnswersRequestSchema, { owner, surveyId: 7n, limit: 9 }),
     create(ListAnswersResponseSchema, { owner, answers: [answer] }),
   )
+/** 18 pages of 1,000 questions, of which the last options above make too many. */
+const manyQuestions = Array.from({ length: 18 }, () => ({
+  questions: Array.from({ length: 1_000 }, () => ({ options: [] })),
+}))
 
 test.each([
   ['a title', surveyOf({ id: 7n, title }), /^survey 7: title: /],
@@ -35,6 +39,15 @@ test.each([
   ],
   ['a title in a list', listOf({ id: 8n, title }), /^survey 8: title: /],
   ['an answer', answersOf({ answerId: 5n, surveyId: 7n, score: Number.NaN }), /^answer 5 to survey 7: score /],
+  [
+    'an answer of very many parts',
+    answersOf({
+      answerId: 5n,
+      surveyId: 7n,
+      pages: [{ questions: [{ options: Array(2_000).fill({}) }] }].concat(manyQuestions),
+    }),
+    /^answer 5 to survey 7: at most 20000 questions, options, groups and blanks$/,
+  ],
 ])('%s that is wrong is told with the id of its record', (_, read, message) => {
   expect(read).toThrow(message)
 })
