@@ -85,7 +85,7 @@ test('readiness, a metric, the log and doctor name it, while reads are answered,
   const what = (store: string) => `synchronous standby node-2 of the ${store} database`
   const lines = `ready\n${what('token')}: missing\n${what('survey')}: missing\n`
   await expect.poll(() => get('/readyz'), { timeout: 20_000 }).toBe(lines)
-  await expect.poll(() => service.output, { timeout: 20_000 }).toContain(`ready, but not for all: ${what('token')} (`)
+  await expect.poll(() => service.output, { timeout: 20_000 }).toContain(`ready, but without: ${what('token')} (`)
   expect(await get('/metrics')).toContain(`survey_auth_ready_but{reason="${what('token')}"} 1`)
   const { exitCode, stdout } = await service.run(['doctor', '--json'])
   const findings = JSON.parse(stdout) as { readonly check: string }[]

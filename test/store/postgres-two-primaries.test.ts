@@ -100,7 +100,7 @@ test('readiness, the log, a metric and doctor name it, and the service starts th
   const said = `host 127.0.0.1:${former.port} of the token database: takes writes beside 127.0.0.1:${promoted.port}`
   await vi.waitUntil(async () => (await get('/readyz')).startsWith('ready\n'), 20_000)
   expect(await get('/readyz')).toContain(said)
-  await vi.waitUntil(() => service.output.includes('ready, but not for all: host '), 20_000)
+  await vi.waitUntil(() => service.output.includes('ready, but without: host '), 20_000)
   expect(await get('/metrics')).toContain(
     `survey_auth_ready_but{reason="host 127.0.0.1:${former.port} of the token database"} 1`,
   )
