@@ -1,10 +1,10 @@
-// What imports of a long file have in common: the records that were refused, an end that can be gone on from, and batches.
+// What imports of a long file have in common: batches, the records that were refused, the totals, and an end that can be gone on from.
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
-import { UnreadableRecords } from './accounts/records.js'
 import { isOfSystem, unreadable, unwritable } from './error-code.js'
-import { CommandError } from './exit.js'
-import { message } from './output.js'
+import { CommandError, EXIT } from './exit.js'
+import { message, printRow } from './output.js'
+import { type RecordRead, UnreadableRecords } from './records.js'
 
 /** Refused records that are shown without a report. */
 const MAX_SHOWN = 10
@@ -49,6 +49,66 @@ export class Refusals {
     const more = this.#count - this.#shown.length
     if (more > 0 && !this.#report) message(`… and ${more} more; --report FILE writes them all`)
   }
+}
+
+interface Bounds<Item> {
+  readonly maxItems: number
+  readonly maxBytes?: number
+  readonly sizeOf?: (item: Item) => number
+}
+
+/** The records from the line `from` on, in batches; a single one that is larger still makes one. */
+export async function* inBatches<Item extends Pick<RecordRead, 'line'>>(
+  all: AsyncIterable<Item>,
+  from: number,
+  { maxItems, maxBytes = Number.POSITIVE_INFINITY, sizeOf = () => 0 }: Bounds<Item>,
+): AsyncGenerator<readonly Item[]> {
+  let batch: Item[] = []
+  let bytes = 0
+  for await (const one of all) {
+    if (one.line < from) continue
+    const size = sizeOf(one)
+    if (batch.length > 0 && bytes + size > maxBytes) {
+      yield batch
+      ;[batch, bytes] = [[], 0]
+    }
+    batch.push(one)
+    bytes += size
+    if (batch.length === maxItems) {
+      yield batch // before the next is read, which may fail
+      ;[batch, bytes] = [[], 0]
+    }
+  }
+  if (batch.length > 0) yield batch
+}
+
+export interface Tally {
+  read: number
+  refused: number
+}
+
+/** How far an import is, for its bar. */
+export function soFar({ read, refused }: Tally): string {
+  return `${read.toLocaleString('en')} read, ${refused.toLocaleString('en')} refused`
+}
+
+interface HowImported {
+  readonly json?: true | undefined
+  readonly dryRun?: true | undefined
+}
+
+/** What became of all records; `notes` beside. With refused ones the command exits with 3. */
+export function printTotals(
+  tally: Tally,
+  { json, dryRun }: HowImported,
+  refusals: Refusals,
+  notes: readonly string[] = [],
+): void {
+  printRow({ ...tally, dry_run: dryRun === true }, { json })
+  refusals.print()
+  for (const note of notes) message(note)
+  if (dryRun) message('nothing is stored: this was a dry run')
+  if (tally.refused > 0) process.exitCode = EXIT.partial
 }
 
 /** undefined at the end. @throws CommandError when the file cannot be read */

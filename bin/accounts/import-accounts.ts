@@ -15,11 +15,11 @@ import type { Json } from '../commands/command.js'
 import { asOperator, type Operator } from '../compose/operator.js'
 import { isOfSystem, unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
-import { nextOf, noticeInterruption, Refusals } from '../import-file.js'
-import { message, printRow, progress } from '../output.js'
+import { inBatches, nextOf, noticeInterruption, printTotals, Refusals, soFar, type Tally } from '../import-file.js'
+import { message, progress } from '../output.js'
+import { csvRows, jsonDocument, jsonLines, open, type RecordRead } from '../records.js'
 import { type Account, readAccount } from './account.js'
 import { type Convert, fromAuth0, fromFirebase, fromKeycloak, readFirebaseParameters } from './converters.js'
-import { csvRows, jsonDocument, jsonLines, open, type RecordRead } from './records.js'
 
 export interface ImportOptions extends Json {
   readonly format?: 'ndjson' | 'csv'
@@ -48,18 +48,16 @@ const MAX_BATCH = 200
 /** How often a call is sent again while all hashing threads are taken. */
 const MAX_ATTEMPTS = 60
 
-interface Tally {
-  read: number
+interface AccountTally extends Tally {
   created: number
   updated: number
   unchanged: number
   skipped: number
-  refused: number
 }
 
 export async function importAccounts(file: string, options: ImportOptions): Promise<void> {
-  const tally: Tally = { read: 0, created: 0, updated: 0, unchanged: 0, skipped: 0, refused: 0 }
-  const batches = inBatches(records(file, options), options.from)
+  const tally: AccountTally = { read: 0, created: 0, updated: 0, unchanged: 0, skipped: 0, refused: 0 }
+  const batches = inBatches(records(file, options), options.from, { maxItems: MAX_BATCH })
   let batch = await nextOf(batches, file) // before a database is made for nothing
   const refusals = new Refusals(options.report)
   const interruption = noticeInterruption()
@@ -71,8 +69,7 @@ export async function importAccounts(file: string, options: ImportOptions): Prom
         for (; batch && !interruption.aborted; batch = await nextOf(batches, file)) {
           await storeBatch(admin, batch, options, tally, refusals)
           nextLine = (batch.at(-1)?.line ?? nextLine) + 1
-          const text = `${tally.read.toLocaleString('en')} read, ${tally.refused.toLocaleString('en')} refused`
-          say(text, interruption.aborted ? 1 : batch.at(-1)?.share)
+          say(soFar(tally), interruption.aborted ? 1 : batch.at(-1)?.share)
         }
       },
       { creates: true },
@@ -86,13 +83,6 @@ export async function importAccounts(file: string, options: ImportOptions): Prom
   printTotals(tally, options, refusals)
   if (!interruption.aborted) return
   throw new CommandError(`interrupted; go on with --from ${nextLine}`)
-}
-
-function printTotals(tally: Tally, { json, dryRun }: ImportOptions, refusals: Refusals): void {
-  printRow({ ...tally, dry_run: dryRun === true }, { json })
-  refusals.print()
-  if (dryRun) message('nothing is stored: this was a dry run')
-  if (tally.refused > 0) process.exitCode = EXIT.partial
 }
 
 /** @throws CommandError when the options contradict each other */
@@ -135,23 +125,11 @@ function account(value: unknown, convert: Convert): ReadAccount['read'] {
   }
 }
 
-async function* inBatches(all: AsyncGenerator<ReadAccount>, from: number): AsyncGenerator<readonly ReadAccount[]> {
-  let batch: ReadAccount[] = []
-  for await (const one of all) {
-    if (one.line < from) continue
-    batch.push(one)
-    if (batch.length < MAX_BATCH) continue
-    yield batch
-    batch = []
-  }
-  if (batch.length > 0) yield batch
-}
-
 async function storeBatch(
   admin: Operator['admin'],
   batch: readonly ReadAccount[],
   options: ImportOptions,
-  tally: Tally,
+  tally: AccountTally,
   refusals: Refusals,
 ): Promise<void> {
   const users = batch.flatMap(({ read }) => ('fault' in read ? [] : [toMessage(read)]))

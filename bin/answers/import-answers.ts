@@ -4,12 +4,12 @@ import { ANSWER_MEMBERS, answerFromJson } from '../../gateway/api/answer-from-js
 import { type Answer, AnswerSchema } from '../../gen/surveyauth/v1/answer_pb.js'
 import { compileRules, violationInWords } from '../../services/rpc/validation.js'
 import { refusalOf, toDraft } from '../../services/survey/import-answers.js'
-import { jsonLines, open, type RecordRead } from '../accounts/records.js'
 import type { Json } from '../commands/command.js'
 import { asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
-import { CommandError, EXIT, isUnanswered } from '../exit.js'
-import { nextOf, noticeInterruption, Refusals } from '../import-file.js'
-import { message, printRow, progress } from '../output.js'
+import { CommandError, isUnanswered } from '../exit.js'
+import { inBatches, nextOf, noticeInterruption, printTotals, Refusals, soFar, type Tally } from '../import-file.js'
+import { message, progress } from '../output.js'
+import { jsonLines, open, type RecordRead } from '../records.js'
 
 export interface ImportOptions extends Json {
   readonly survey: number
@@ -30,18 +30,22 @@ interface Read extends Pick<RecordRead, 'line' | 'share'> {
   readonly read: { readonly answer: Answer; readonly bytes: number } | { readonly fault: string }
 }
 
-interface Tally {
-  read: number
+interface AnswerTally extends Tally {
   stored: number
   unchanged: number
-  refused: number
+}
+
+const BATCH = {
+  maxItems: MAX_BATCH,
+  maxBytes: MAX_BATCH_BYTES,
+  sizeOf: ({ read }: Read) => ('fault' in read ? 0 : read.bytes),
 }
 
 export async function importAnswers(file: string, options: ImportOptions): Promise<void> {
-  const { survey: surveyId, dryRun, from } = options
-  const tally: Tally = { read: 0, stored: 0, unchanged: 0, refused: 0 }
+  const { survey: surveyId, from } = options
+  const tally: AnswerTally = { read: 0, stored: 0, unchanged: 0, refused: 0 }
   const unread = new Set<string>()
-  const batches = inBatches(answers(jsonLines(open(file), MAX_LINE_BYTES), BigInt(surveyId), unread), from)
+  const batches = inBatches(answers(jsonLines(open(file), MAX_LINE_BYTES), BigInt(surveyId), unread), from, BATCH)
   const refusals = new Refusals(options.report)
   const interruption = noticeInterruption()
   const say = progress()
@@ -54,8 +58,7 @@ export async function importAnswers(file: string, options: ImportOptions): Promi
         next.catch(() => undefined)
         await storeBatch(survey, batch, options, tally, refusals)
         nextLine = (batch.at(-1)?.line ?? nextLine) + 1
-        const text = `${tally.read.toLocaleString('en')} read, ${tally.refused.toLocaleString('en')} refused`
-        say(text, interruption.aborted ? 1 : batch.at(-1)?.share)
+        say(soFar(tally), interruption.aborted ? 1 : batch.at(-1)?.share)
         batch = interruption.aborted ? undefined : await next
       }
     })
@@ -69,11 +72,7 @@ export async function importAnswers(file: string, options: ImportOptions): Promi
   } finally {
     await refusals.end()
   }
-  printRow({ ...tally, dry_run: dryRun === true }, { json: options.json })
-  refusals.print()
-  if (unread.size > 0) message(`not stored: ${[...unread].join(', ')}`)
-  if (dryRun) message('nothing is stored: this was a dry run')
-  if (tally.refused > 0) process.exitCode = EXIT.partial
+  printTotals(tally, options, refusals, unread.size > 0 ? [`not stored: ${[...unread].join(', ')}`] : [])
   if (interruption.aborted) throw new CommandError(`interrupted; go on with --from ${nextLine}`)
 }
 
@@ -94,28 +93,11 @@ async function* answers(all: AsyncGenerator<RecordRead>, surveyId: bigint, unrea
   for await (const { read, ...of } of all) yield { ...of, read: 'fault' in read ? read : judge(read.value) }
 }
 
-async function* inBatches(all: AsyncGenerator<Read>, from: number): AsyncGenerator<readonly Read[]> {
-  let batch: Read[] = []
-  let bytes = 0
-  for await (const one of all) {
-    if (one.line < from) continue
-    const size = 'fault' in one.read ? 0 : one.read.bytes
-    if (batch.length === MAX_BATCH || bytes + size > MAX_BATCH_BYTES) {
-      yield batch
-      batch = []
-      bytes = 0
-    }
-    batch.push(one)
-    bytes += size
-  }
-  if (batch.length > 0) yield batch
-}
-
 async function storeBatch(
   survey: Survey,
   batch: readonly Read[],
   { survey: surveyId, dryRun }: ImportOptions,
-  tally: Tally,
+  tally: AnswerTally,
   refusals: Refusals,
 ): Promise<void> {
   const good = batch.flatMap(({ line, read }) => ('fault' in read ? [] : [{ line, answer: read.answer }]))

@@ -17,7 +17,7 @@ import { type ConnectionOptions, connect, credentials } from '../../services/rpc
 import { pathOf } from '../../services/rpc/dispatcher.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { callOnce } from '../../services/rpc/single-call.js'
-import { MAX_ANSWER_BYTES, PROVIDER_DEADLINE_MS } from '../../services/survey/provider/provider-client.js'
+import { MAX_RESPONSE_BYTES, PROVIDER_DEADLINE_MS } from '../../services/survey/provider/provider-client.js'
 import { check } from './check.js'
 
 /** Longest wait for an answer, so that a silent provider ends the test it fails. */
@@ -40,7 +40,7 @@ export class Connection {
   readonly #client: grpc.Client
 
   constructor(address: Address, tls: (() => TlsMaterial) | undefined) {
-    const options: ConnectionOptions = { address, tls, maxResponseBytes: MAX_ANSWER_BYTES, isPinged: false }
+    const options: ConnectionOptions = { address, tls, maxResponseBytes: MAX_RESPONSE_BYTES, isPinged: false }
     this.#client = connect(options, credentials(options))
   }
 

@@ -5,12 +5,12 @@ import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
 import { MAX_ID_LENGTH, type Params, readCount, readId } from '../query.js'
 import { answerToJson } from './answer-to-json.js'
+import { MAX_UNIX_SECONDS } from './survey-to-json.js'
 
 const DEFAULT_PER_PAGE = 20
 const MAX_PER_PAGE = 1000
 /** Of a list: fewer answers than asked for are sent when they are large, but one at least. */
 const MAX_LIST_BYTES = 4_000_000
-const MAX_SECONDS = 253_402_300_799 // the end of year 9999
 
 /** The answers to a survey, ascending by id (decisions 51). */
 export const answersRoute: Route = {
@@ -23,7 +23,7 @@ export const answersRoute: Route = {
     const presented = readPresented(query)
     const pageSize = readCount(query, 'per_page', DEFAULT_PER_PAGE, MAX_PER_PAGE)
     const lastAnswerId = readWhole(query, 'last_answer_id', Number.MAX_SAFE_INTEGER) ?? 0
-    const [since, until] = [readWhole(query, 'since', MAX_SECONDS), readWhole(query, 'until', MAX_SECONDS)]
+    const [since, until] = [readWhole(query, 'since', MAX_UNIX_SECONDS), readWhole(query, 'until', MAX_UNIX_SECONDS)]
     const surveyId = readId('survey_id', request.pathParameters[0])
 
     const found = await deps.survey.listAnswers(

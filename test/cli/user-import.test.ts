@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
-import { csvRows, jsonDocument, jsonLines, open } from '../../bin/accounts/records.js'
+import { csvRows, jsonDocument, jsonLines, open } from '../../bin/records.js'
 import { createProcess, type ServiceProcess } from '../harness/process.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 

@@ -20,7 +20,7 @@ import { ProviderFailure } from './provider-failure.js'
 export const PROVIDER_DEADLINE_MS = 1_500
 const INFO_DEADLINE_MS = 1_000
 /** Largest answer, which is also what most gRPC libraries take unless told otherwise. */
-export const MAX_ANSWER_BYTES = 4 * 1024 * 1024
+export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 /** Of what a provider says, for operators. */
 const MAX_DETAIL = 200
 
@@ -110,7 +110,7 @@ export class ProviderClient {
   }
 
   #connected(): grpc.Client {
-    const options = { ...this.#options, isPinged: false, maxResponseBytes: MAX_ANSWER_BYTES } as const
+    const options = { ...this.#options, isPinged: false, maxResponseBytes: MAX_RESPONSE_BYTES } as const
     return connect(options, credentials(options))
   }
 

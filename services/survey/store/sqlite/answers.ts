@@ -15,6 +15,7 @@ import {
 } from '../answer-store.js'
 import { NOBODY } from '../survey-store.js'
 import type { RecordEvent } from './events.js'
+import { upToBytes } from './up-to-bytes.js'
 
 interface SetRow {
   readonly ownerUserId: string
@@ -86,10 +87,10 @@ export function answerReads(db: Connection) {
 
   function list({ setId, total }: SetRow, { interval, afterId, limit, maxBytes }: AnswerPage): AnswerList {
     if (setId === null) return { total: 0, rows: [] }
-    if (!interval) return { total, rows: upTo(maxBytes, all.iterate({ ...NO_BOUNDS, setId, afterId, limit })) }
+    if (!interval) return { total, rows: upToBytes(maxBytes, all.iterate({ ...NO_BOUNDS, setId, afterId, limit })) }
     const { answers, firstId, lastId } = totalIn(setId, interval)
     const bounds = { ...interval, setId, afterId: Math.max(afterId, firstId - 1), lastId, limit }
-    return { total: answers, rows: upTo(maxBytes, (answers > FEW_ANSWERS ? many : few).iterate(bounds)) }
+    return { total: answers, rows: upToBytes(maxBytes, (answers > FEW_ANSWERS ? many : few).iterate(bounds)) }
   }
 
   return {
@@ -107,17 +108,6 @@ export function answerReads(db: Connection) {
       return set?.setId && set.ownerUserId === ownerUserId ? findOne.get(set.setId, answerId) : undefined
     },
   }
-}
-
-function upTo(maxBytes: number, found: Iterable<AnswerRow>): AnswerRow[] {
-  const rows: AnswerRow[] = []
-  let bytes = 0
-  for (const row of found) {
-    rows.push(row)
-    bytes += row.document.length
-    if (bytes >= maxBytes) break
-  }
-  return rows
 }
 
 export function answerWrites(db: Connection, record: RecordEvent) {

@@ -10,6 +10,7 @@ import {
   type Window,
 } from '../survey-store.js'
 import { sizeOfList, sizeOfSurvey } from './kept-sizes.js'
+import { upToBytes } from './up-to-bytes.js'
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
 const OWNED_SUMMARY = `${SUMMARY}, owner_user_id AS ownerUserId`
@@ -63,14 +64,7 @@ export function surveyStoreReads(db: Connection, kept: Kept<object>) {
     exportSurveys(ownerUserId: string | undefined, { afterId, limit, maxBytes }: ExportPage): readonly SurveyRow[] {
       const found =
         ownerUserId === undefined ? exportAll.iterate(afterId, limit) : exportOwned.iterate(ownerUserId, afterId, limit)
-      const rows: SurveyRow[] = []
-      let bytes = 0
-      for (const row of found) {
-        rows.push(row)
-        bytes += row.document.length
-        if (bytes >= maxBytes) break
-      }
-      return rows
+      return upToBytes(maxBytes, found)
     },
 
     exportSummaries(

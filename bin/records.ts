@@ -2,7 +2,7 @@
 import { createReadStream, ReadStream, statSync } from 'node:fs'
 import { pipeline, type Readable } from 'node:stream'
 import { CsvError, parse } from 'csv-parse'
-import { parseExactly } from '../exact-json.js'
+import { parseExactly } from './exact-json.js'
 
 export interface RecordRead {
   /** Of the file, from 1; of a JSON document the position of the record. */
