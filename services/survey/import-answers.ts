@@ -72,15 +72,15 @@ export function refusalOf(answer: Answer, { document }: AnswerDraft, surveyId: b
   if ((endTime?.seconds ?? 0n) < 0n) return 'endTime is before 1970'
   if (startTime && endTime && endTime.seconds < startTime.seconds) return 'endTime is before startTime'
   if (score !== undefined && !Number.isFinite(score)) return 'score is no finite number'
-  if (elementsIn(answer) > MAX_ANSWER_ELEMENTS)
+  const questions = answer.pages.flatMap((page) => page.questions)
+  if (elementsIn(questions) > MAX_ANSWER_ELEMENTS)
     return `at most ${MAX_ANSWER_ELEMENTS} questions, options, groups and blanks`
-  const bad = answer.pages.flatMap(({ questions }) => questions).find((question) => !hasWholeStars(question))
+  const bad = questions.find((question) => !hasWholeStars(question))
   if (bad) return `question ${bad.id}: what was answered to ${bad.type} must be a whole number`
   return document.length > MAX_ANSWER_BYTES ? `at most ${MAX_ANSWER_BYTES} bytes encoded` : undefined
 }
 
-function elementsIn({ pages }: Answer): number {
-  const questions = pages.flatMap((page) => page.questions)
+function elementsIn(questions: readonly AnsweredQuestion[]): number {
   return questions.reduce((sum, { options, groups, blanks }) => {
     const inGroups = groups.reduce((all, group) => all + group.options.length, 0)
     return sum + 1 + options.length + groups.length + inGroups + blanks.length
