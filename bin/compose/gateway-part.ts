@@ -1,17 +1,14 @@
 // The public HTTP gateway in this process. It holds nothing: its clients reach the services, wherever they run.
-import { readFileSync } from 'node:fs'
 import { createGateway, type GatewayOptions } from '../../gateway/app.js'
 import type { Look } from '../../gateway/pages/look.js'
 import type { Config } from '../config.js'
 import { isLoopback } from '../loopback.js'
+import { connectionLimits, fewOpenFiles } from '../open-files.js'
 import type { Log } from '../telemetry/log.js'
 import { untrustedProxy } from '../untrusted-proxy.js'
 import { type HeldPort, serveOn, urlOf } from './listen.js'
 import type { Observers } from './observers.js'
 import type { TimeAndChance } from './time-and-chance.js'
-
-/** Files that are not connections to the public port: databases, connections of other kinds, what Node itself needs. */
-const OTHER_FILES = 100
 
 export interface GatewayPart {
   readonly url: string
@@ -45,7 +42,7 @@ export async function startGatewayPart(
 
 /** Warns of settings with which a gateway can work, but badly. */
 export function warnOfGateway(config: Config, log: Pick<Log, 'warning'>): void {
-  const { host, publicUrl, httpMaxConnections } = config
+  const { host, publicUrl } = config
   if (isLoopback(publicUrl.hostname) && !isLoopback(host)) {
     log.warning(
       `HOST is ${host} but PUBLIC_URL names this machine only: forms sent to another address are refused; set PUBLIC_URL to the address that browsers use`,
@@ -56,23 +53,8 @@ export function warnOfGateway(config: Config, log: Pick<Log, 'warning'>): void {
   }
   const aboutProxy = untrustedProxy(config)
   if (aboutProxy !== undefined) log.warning(aboutProxy)
-  const maxFiles = maxOpenFiles()
-  if (httpMaxConnections + OTHER_FILES > maxFiles) {
-    log.warning(
-      `this process may open ${maxFiles} files and HTTP_MAX_CONNECTIONS is ${httpMaxConnections}: connections beyond the file limit ` +
-        'are closed without an answer; raise the limit (ulimit -n, LimitNOFILE=) or lower HTTP_MAX_CONNECTIONS',
-    )
-  }
-}
-
-/** Infinity where the system does not tell; Linux does. */
-function maxOpenFiles(): number {
-  try {
-    const [, soft] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
-    return soft === undefined ? Number.POSITIVE_INFINITY : Number(soft)
-  } catch {
-    return Number.POSITIVE_INFINITY
-  }
+  const aboutFiles = fewOpenFiles(config)
+  if (aboutFiles !== undefined) log.warning(aboutFiles)
 }
 
 export function limitsOf(config: Config): GatewayOptions['limits'] {
@@ -80,7 +62,7 @@ export function limitsOf(config: Config): GatewayOptions['limits'] {
     headersTimeoutMs: config.httpHeadersTimeoutSeconds * 1000,
     requestTimeoutMs: config.httpRequestTimeoutSeconds * 1000,
     keepAliveTimeoutMs: config.httpKeepAliveSeconds * 1000,
-    maxConnections: config.httpMaxConnections,
+    maxConnections: connectionLimits(config).http,
     maxInFlight: config.httpMaxInFlight,
     rateLimit: config.rateLimit === 'on',
     rates: {

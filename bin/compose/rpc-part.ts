@@ -1,11 +1,12 @@
 // The RPC doors of this process.
 import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
-import type { OnTurnedAway, TlsMaterial } from '../../services/rpc/listener.js'
+import { type OnTurnedAway, type TlsMaterial, TOO_MANY } from '../../services/rpc/listener.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { connectionLimits } from '../open-files.js'
 import { lineAMinute } from '../telemetry/line-a-minute.js'
 import type { Log } from '../telemetry/log.js'
 
@@ -22,6 +23,7 @@ export function startRpcPart(
     address,
     tls,
     callers: config.rpcCallers,
+    maxConnections: connectionLimits(config).rpc,
     onTurnedAway: tellOfTurnedAway(log),
   }).catch((error: unknown) => {
     throw cannotListen(error)
@@ -30,7 +32,10 @@ export function startRpcPart(
 
 function tellOfTurnedAway(log: Log): OnTurnedAway {
   const tell = lineAMinute(log)
-  return (why, from) => tell('TLS', `TLS has turned away ${from ?? 'a caller'}: ${why}`)
+  return (why, from) => {
+    const by = why === TOO_MANY ? 'the limit of RPC connections' : 'TLS'
+    tell(by, `${by} has turned away ${from ?? 'a caller'}: ${why}`)
+  }
 }
 
 function cannotListen(error: unknown): unknown {

@@ -13,6 +13,7 @@ import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
 import { errorCode } from '../error-code.js'
 import { CommandError } from '../exit.js'
 import { isLoopback } from '../loopback.js'
+import { fewOpenFiles } from '../open-files.js'
 import type { Database } from '../settings.js'
 import { inShell } from '../shell.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
@@ -50,6 +51,7 @@ export const checks: Readonly<Record<string, Check>> = {
   certificate,
   'public address': publicAddress,
   'admin address': adminAddress,
+  'open files': openFiles,
   'token service': (config) => config.tokenServiceUrl && serviceElsewhere('token', config.tokenServiceUrl, config),
   'survey service': (config) => config.surveyServiceUrl && serviceElsewhere('survey', config.surveyServiceUrl, config),
   'survey provider': (config) => config.surveyProviderUrl && surveyProvider(config.surveyProviderUrl, config),
@@ -168,6 +170,12 @@ function adminAddress({ adminHost, adminPort }: Config): Verdict {
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   if (isLoopback(adminHost)) return ok(`${address}, this machine only`)
   return odd(`${address}; make sure that only your monitoring reaches it`)
+}
+
+/** Of this command: what starts the service may set another limit. */
+function openFiles(config: Config): Verdict {
+  const aboutFiles = fewOpenFiles(config)
+  return aboutFiles === undefined ? ok('as many as HTTP_MAX_CONNECTIONS needs') : odd(aboutFiles)
 }
 
 /** As `serve` checks before it is ready: for a gateway, which needs both, or a survey service, which needs the token service. */

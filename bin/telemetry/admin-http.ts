@@ -1,6 +1,6 @@
 // The operators' HTTP server: /healthz, /readyz, /metrics. It has no part in the protocol and is not for the public.
-import { createServer, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer, type IncomingMessage, type Server } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
 
 export interface AdminHttpOptions {
   readonly host: string
@@ -28,6 +28,8 @@ interface Page {
   readonly body: string
 }
 
+const MAX_CONNECTIONS = 32
+
 /** Fulfils when it listens. @throws Error with the `code` of the system when it cannot */
 export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   const pages: Readonly<Record<string, () => Page | Promise<Page>>> = {
@@ -51,6 +53,7 @@ export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   Object.assign(server, { httpAllowHalfOpen: true }) // a client that sends FIN after its request, as `nc -N` does, is answered
   server.headersTimeout = 5_000
   server.requestTimeout = 10_000
+  closeOldest(server)
 
   return new Promise((resolve, reject) => {
     server.on('error', reject)
@@ -63,6 +66,18 @@ export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
         },
       })
     })
+  })
+}
+
+/** Beyond MAX_CONNECTIONS the oldest goes, not the newest: who asks is answered, whoever keeps connections open. */
+function closeOldest(server: Server): void {
+  const open = new Set<Socket>()
+  server.on('connection', (socket: Socket) => {
+    open.add(socket.once('close', () => open.delete(socket)))
+    const [oldest] = open
+    if (open.size <= MAX_CONNECTIONS || !oldest) return
+    open.delete(oldest) // at once: it is not closed before others have come
+    oldest.destroy()
   })
 }
 

@@ -14,11 +14,11 @@ export interface ListenerOptions {
   readonly onHttp2: (connection: Duplex) => void
   readonly onHttp1: (connection: Duplex) => void
   readonly maxConnections: number
-  /** Called when TLS has turned a peer away; the peer itself is hardly told. */
+  /** Called when a peer has been turned away; the peer itself is hardly told. */
   readonly onTurnedAway?: OnTurnedAway | undefined
 }
 
-/** `why`: a code of OpenSSL or Node, for example `CERT_HAS_EXPIRED`. `from`: the peer's IP address, if still known. */
+/** `why`: TOO_MANY, or a code of OpenSSL or Node, such as `CERT_HAS_EXPIRED`. `from`: the peer's IP address, if known. */
 export type OnTurnedAway = (why: string, from: string | undefined) => void
 
 export interface TlsMaterial {
@@ -37,6 +37,7 @@ export interface Listener {
   stop(): void
 }
 
+export const TOO_MANY = 'TOO_MANY'
 /** A connection that has not said what it speaks by then is closed. */
 const HANDSHAKE_TIMEOUT_MS = 10_000
 /** How long a peer may be silent after we have closed our side: an idle caller may not notice for seconds. */
@@ -48,6 +49,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   const isTls = address.kind === 'tls'
   const server = isTls ? createTlsServer(options) : net.createServer({ noDelay: true })
   server.maxConnections = options.maxConnections
+  server.on('drop', (peer?: net.DropArgument) => options.onTurnedAway?.(TOO_MANY, peer?.remoteAddress))
   const waiting = new Map<unknown, net.Socket>() // for their handshake or their first bytes
   let isStopped = false
   server.on('connection', (socket: net.Socket) => {

@@ -6,8 +6,6 @@ import { createGrpcDoor } from './grpc-door.js'
 import { type CallersByName, identifyByName, identifyLocal } from './identity.js'
 import { listen, type OnTurnedAway, type TlsMaterial } from './listener.js'
 
-const MAX_CONNECTIONS = 1_000
-
 export interface RpcServerOptions {
   readonly dispatcher: Dispatcher
   readonly address: Address
@@ -16,7 +14,7 @@ export interface RpcServerOptions {
   /** Roles of certificates; used on addresses of kind `tls`. */
   readonly callers: CallersByName
   /** More are closed at once. */
-  readonly maxConnections?: number
+  readonly maxConnections: number
 }
 
 export interface RpcServer {
@@ -31,7 +29,7 @@ export interface RpcServer {
 }
 
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
-  const { address, dispatcher, tls, maxConnections = MAX_CONNECTIONS, onTurnedAway } = options
+  const { address, dispatcher, tls, maxConnections, onTurnedAway } = options
   const identify =
     address.kind === 'tls'
       ? identifyByName(options.callers)

@@ -60,6 +60,7 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
     /^\[::1\]:9, this machine only$/,
   ],
   ['admin address', 'for others in IPv6', { ADMIN_PORT: '9', ADMIN_HOST: '::' }, 'odd', /^\[::\]:9; make sure/],
+  ['open files', 'enough', { HTTP_MAX_CONNECTIONS: '1' }, 'ok', /^as many as HTTP_MAX_CONNECTIONS needs$/],
   ['server', 'without an admin port', { ADMIN_PORT: '0' }, 'ok', /^not asked/],
   ['server', 'not running', { ADMIN_PORT: '9' }, 'ok', /^not running on ADMIN_PORT 9$/],
   [

@@ -277,7 +277,7 @@ test('a process that may open fewer files than it takes connections says so', as
     log += chunk
     if (log.includes('listening on')) child.kill('SIGTERM')
   }
-  expect(log).toContain('may open 400 files and HTTP_MAX_CONNECTIONS is 10000')
+  expect(log).toContain('may open 400 files, so it takes 188 connections at a time, not HTTP_MAX_CONNECTIONS (10000)')
 })
 
 function warningsOf(env: Readonly<Record<string, string>>): readonly string[] {

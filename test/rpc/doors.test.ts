@@ -281,10 +281,11 @@ test('the Unix socket is for its owner only, and the umask of the process is unc
   expect(process.umask()).toBe(umask)
 })
 
-test('a server closes connections beyond its limit', async () => {
+test('a server closes connections beyond its limit, and says so', async () => {
   const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
   const common = { dispatcher, tls: undefined, callers: new Map(), maxConnections: 1 }
-  const small = await startRpcServer({ ...common, address })
+  const onTurnedAway = vi.fn()
+  const small = await startRpcServer({ ...common, address, onTurnedAway })
   onTestFinished(() => small.drain(100))
   const ask = () => {
     const peer = net.connect(Number(new URL(small.address).port), '127.0.0.1').on('error', () => undefined)
@@ -293,6 +294,7 @@ test('a server closes connections beyond its limit', async () => {
     return Promise.race([once(peer, 'data').then(() => 'served'), once(peer, 'close').then(() => 'closed')])
   }
   expect([await ask(), await ask()]).toEqual(['served', 'closed'])
+  expect(onTurnedAway.mock.calls).toEqual([['TOO_MANY', '127.0.0.1']])
 })
 
 test.each(['end', 'resetAndDestroy'] as const)(

@@ -51,6 +51,7 @@ async function serverAt(address: Address): Promise<RpcServer> {
     address,
     tls: materialOf(authority, authority.issue('IP:127.0.0.1')),
     callers,
+    maxConnections: 10,
   })
 }
 
