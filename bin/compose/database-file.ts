@@ -34,17 +34,13 @@ export function versionOfFile(file: string, schema: Schema): number {
   return isThere(file) ? reading(file, (database) => knownVersion(database, schema)) : 0
 }
 
-/**
- * Whether its schema is there. A file that cannot be asked now counts as one with a schema: opening it waits, or tells why.
- * @throws like `inspectDatabase`
- */
-export function hasSchema(file: string, schema: Schema): boolean {
+/** The same, or undefined for a file that cannot be asked now: opening it waits, or tells why. @throws like `inspectDatabase` */
+export function versionNow(file: string, schema: Schema): number | undefined {
   try {
-    return (
-      isThere(file) && using(file, { readonly: true, timeout: 0 }, (database) => knownVersion(database, schema)) > 0
-    )
+    if (!isThere(file)) return 0
+    return using(file, { readonly: true, timeout: 0 }, (database) => knownVersion(database, schema))
   } catch (error) {
-    if (error instanceof StoreUnavailable) return true
+    if (error instanceof StoreUnavailable) return undefined
     throw error
   }
 }

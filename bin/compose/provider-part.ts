@@ -18,7 +18,7 @@ import type { Log } from '../telemetry/log.js'
 import { surveyCopy } from './copied-schemas.js'
 import type { Observers } from './observers.js'
 import type { Absence, Part } from './part.js'
-import { creating, isMade } from './stores.js'
+import { beforeOpening } from './stores.js'
 import { openSurveyDatabase, type SurveyDatabase } from './survey-part.js'
 import type { TimeAndChance } from './time-and-chance.js'
 import { readTls } from './tls.js'
@@ -103,7 +103,8 @@ function keeping(config: Config, clock: TimeAndChance, observers: Observers, log
 
   async function open(): Promise<SurveyDatabase> {
     const { surveyDatabase } = config
-    if (!(await isMade(surveyCopy, surveyDatabase))) log.note(creating(surveyCopy, surveyDatabase))
+    const said = await beforeOpening(surveyCopy, surveyDatabase)
+    if (said !== undefined) log.note(said)
     const database = await openSurveyDatabase(config, clock, observers)
     janitor = database.startJanitor()
     failure = undefined

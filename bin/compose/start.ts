@@ -39,7 +39,7 @@ import { connectTo, type Remote } from './remote.js'
 import { startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { diskFree, lastBackup, sqliteFilesOf } from './sqlite-facts.js'
-import { closeWhileEmpty, creating, isMade, makePrivateDirectory } from './stores.js'
+import { beforeOpening, closeWhileEmpty, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { forwardClock, pooledRandomBytes, type TimeAndChance } from './time-and-chance.js'
 import { readTls, watchTls } from './tls.js'
@@ -258,7 +258,8 @@ class Assembly {
   async #tellOfDatabase(schemas: CopiedSchema, where: Database): Promise<void> {
     const danger = where.kind === 'postgres' ? unprotectedDatabase(where.url) : undefined
     if (danger !== undefined) this.#log.warning(`the ${schemas.postgres.name} database: ${danger}`)
-    if (!(await isMade(schemas, where))) this.#log.note(creating(schemas, where))
+    const said = await beforeOpening(schemas, where)
+    if (said !== undefined) this.#log.note(said)
   }
 
   #connectTo(service: 'token' | 'survey', addresses: readonly Address[]): Remote {

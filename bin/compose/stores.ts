@@ -3,6 +3,7 @@ import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
+import { newerSchema } from '../../services/storage/migration.js'
 import { makeDirectories } from '../../services/storage/sqlite/private-directory.js'
 import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
@@ -13,7 +14,7 @@ import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import type { Database } from '../settings.js'
-import { fileFailure, hasSchema } from './database-file.js'
+import { fileFailure, versionNow } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
@@ -44,8 +45,12 @@ export async function openSurveyStore(config: Config, onCommit?: OnCommit): Prom
 
 /** Whether it exists, with its tables. @throws CommandError when this cannot be known; DatabaseRefused */
 export async function isMade(schemas: CopiedSchema, where: Database): Promise<boolean> {
-  if (where.kind === 'sqlite') return hasSchema(where.file, schemas.sqlite)
-  return (await versionOnPostgres(schemas, where.url)) > 0
+  return (await versionOf(schemas, where)) !== 0
+}
+
+/** Of the schema, 0 for none; undefined when the file cannot be asked now. @throws like `isMade` */
+async function versionOf(schemas: CopiedSchema, where: Database): Promise<number | undefined> {
+  return where.kind === 'sqlite' ? versionNow(where.file, schemas.sqlite) : versionOnPostgres(schemas, where.url)
 }
 
 /** The message before a missing database is made: after a mistyped DATA_DIR everything would seem to be gone. */
@@ -53,6 +58,14 @@ export function creating({ postgres }: CopiedSchema, where: Database): string {
   return where.kind === 'sqlite'
     ? `creating a new database: ${where.file}`
     : `creating the tables of the ${postgres.name} database`
+}
+
+/** What the log says of a database before it is opened, if anything. @throws like `isMade` */
+export async function beforeOpening(schemas: CopiedSchema, where: Database): Promise<string | undefined> {
+  const version = await versionOf(schemas, where)
+  if (version === 0) return creating(schemas, where)
+  const newer = newerSchema(version ?? 0, schemas[where.kind].migrations)
+  return newer && `the ${schemas.postgres.name} database has schema version ${version}; ${newer}`
 }
 
 /** Version of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */

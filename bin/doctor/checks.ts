@@ -6,6 +6,7 @@ import { type Address, formatAddress, hostInUrl } from '../../services/rpc/addre
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { DatabaseRefused } from '../../services/storage/database-refused.js'
+import { type Migration, newerSchema } from '../../services/storage/migration.js'
 import { areNeeded } from '../compose/absences.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
@@ -114,8 +115,10 @@ async function postgres(url: string, { postgres: schema }: CopiedSchema): Promis
   }
 }
 
-function migrated(version: number, migrations: readonly unknown[]): string {
-  return version < migrations.length ? '; the next start migrates it' : ''
+function migrated(version: number, migrations: readonly Migration[]): string {
+  if (version < migrations.length) return '; the next start migrates it'
+  const newer = newerSchema(version, migrations)
+  return newer === undefined ? '' : `; ${newer}`
 }
 
 export function inOneLine(text: string): string {

@@ -193,18 +193,27 @@ describe('SQLite', () => {
   test.each([
     ['token', 'app list', ['app', 'list']],
     ['survey', 'migrate', ['migrate']],
-  ] as const)('a %s database of a newer program is wrong, with the same message as from %s', async (name, _, args) => {
-    const service = await createProcess()
-    await service.run(['migrate'])
-    const file = path.join(service.dataDir, `${name}.db`)
-    const db = new Database(file)
-    db.pragma('user_version = 99')
-    db.close()
-    const { exitCode, [name]: found } = await examine(service)
-    expect({ exitCode, found }).toMatchObject({ exitCode: 1, found: { state: 'wrong' } })
-    expect(found?.detail).toContain(`${file} has ${name} schema version 99, this program knows `)
-    expect((await service.run(args)).stderr).toBe(`survey-auth: ${found?.detail}\n`)
-  })
+  ] as const)(
+    'a %s database that needs a newer program is wrong, with the same message as from %s',
+    async (name, _, args) => {
+      const service = await createProcess()
+      await service.run(['migrate'])
+      const file = path.join(service.dataDir, `${name}.db`)
+      const db = new Database(file)
+      db.pragma('user_version = 99')
+      const newer = await examine(service)
+      expect(newer).toMatchObject({ exitCode: 0, [name]: { state: 'ok' } })
+      expect(newer[name]?.detail).toMatch(/^schema version 99, intact; this program knows \d+ and may use it$/)
+      db.pragma(`user_version = ${98 * 0x10000 + 99}`)
+      db.close()
+      const { exitCode, [name]: found } = await examine(service)
+      expect({ exitCode, found }).toMatchObject({ exitCode: 1, found: { state: 'wrong' } })
+      expect(found?.detail).toContain(
+        `the ${name} database ${file} has schema version 99, which needs a program that knows 98; `,
+      )
+      expect((await service.run(args)).stderr).toBe(`survey-auth: ${found?.detail}\n`)
+    },
+  )
 
   test('an empty file is odd', async () => {
     const service = await createProcess()
@@ -301,6 +310,10 @@ describe('PostgreSQL', () => {
     })
 
     await query(url, `UPDATE schema_versions SET version = 99 WHERE name = 'token'`)
+    const detail = 'PostgreSQL, schema version 99; this program knows 1 and may use it'
+    expect(await examine(service, env)).toMatchObject({ exitCode: 0, token: { state: 'ok', detail } })
+
+    await query(url, `UPDATE schema_versions SET usable_from = 98 WHERE name = 'token'`)
     const { exitCode, token } = await examine(service, env)
     expect({ exitCode, state: token?.state }).toEqual({ exitCode: 1, state: 'wrong' })
     expect((await service.run(['app', 'list'], { env })).stderr).toBe(`survey-auth: ${token?.detail}\n`)

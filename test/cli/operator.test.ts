@@ -833,16 +833,18 @@ describe('files', () => {
     expect(await namesIn(next)).toEqual(['after', 'before', 'before', 'after'])
   })
 
-  test.each(['token', 'survey'])('a %s database of a newer program is not backed up', async (name) => {
+  test.each(['token', 'survey'])('a %s database that needs a newer program is not backed up', async (name) => {
     const service = await createProcess()
     await service.run(['migrate'])
     const db = new Database(path.join(service.dataDir, `${name}.db`))
-    db.pragma('user_version = 99')
+    db.pragma(`user_version = ${98 * 0x10000 + 99}`)
     db.close()
     const { exitCode, stdout, stderr } = await service.run(['backup', path.join(service.dataDir, 'backup.tar')])
     expect({ exitCode, stdout }).toEqual({ exitCode: 78, stdout: '' })
     expect(stderr).toMatch(
-      new RegExp(`${name}\\.db has ${name} schema version 99, this program knows \\d+: run a newer program\n$`),
+      new RegExp(
+        `${name}\\.db has schema version 99, which needs a program that knows 98; this one knows \\d+: run a newer program\n$`,
+      ),
     )
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })

@@ -345,14 +345,25 @@ describe('a copy is refused, and nothing is written,', () => {
   })
 
   test.each([
-    [0, /has token schema version 0, this program knows \d+: run `survey-auth migrate` on it first/],
-    [99, /has token schema version 99, this program knows \d+: run a newer program/],
+    [0, /has schema version 0, this program knows \d+: run `survey-auth migrate` on it first/],
+    [99, /has schema version 99, this program knows \d+: run a newer program/],
   ])('when the file is of schema version %i', async (version, reason) => {
     const file = await fullTokenFile(temporaryDirectory())
     const db = new Database(file)
     db.pragma(`user_version = ${version}`)
     db.close()
     await expect(copyTokens(file, await createDatabase())).rejects.toThrow(reason)
+  })
+
+  test('when a newer program has migrated the target, though it may be used', async () => {
+    const url = await createDatabase()
+    await (await openPostgresTokenStore({ url, ...patient })).close()
+    await query(url, 'UPDATE schema_versions SET version = 99')
+    const copied = copyTokens(await fullTokenFile(temporaryDirectory()), url)
+    await expect(copied).rejects.toThrow(
+      /^the token database has schema version 99, this program knows \d+: run a newer/,
+    )
+    expect(await query(url, 'SELECT appid FROM apps')).toEqual([])
   })
 
   test('when PostgreSQL cannot be reached', async () => {

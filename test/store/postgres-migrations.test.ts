@@ -25,14 +25,53 @@ test('both stores may share a database', async () => {
   await Promise.all([closing(tokens).ping(), closing(surveys).ping()])
 })
 
-test('a newer database is refused, and its content stays', async () => {
+describe('a database that a newer program has migrated', () => {
+  test('is used and left as it is', async () => {
+    const url = await createDatabase()
+    await (await openPostgresTokenStore({ url })).close()
+    await query(url, `UPDATE schema_versions SET version = 7, usable_from = 1`)
+    await closing(await openPostgresTokenStore({ url })).ping()
+    expect(await query(url, 'SELECT version FROM schema_versions')).toEqual([{ version: 7 }])
+  })
+
+  test('is refused, and stays as it is, after a step for which this one knows too little', async () => {
+    const url = await createDatabase()
+    const [first, second] = [1, 2].map((version) => ({ version, name: '', sql: `CREATE TABLE t${version} (id text)` }))
+    const last = { version: 3, name: 'contracts', sql: 'DROP TABLE t1', usableFrom: 2 }
+    const knowing = (...migrations: unknown[]) => openDatabase({ url }, { name: 'test', migrations } as Schema)
+    await (await knowing(first, second, last)).close()
+    await expect(knowing(first)).rejects.toThrow(
+      'the test database has schema version 3, which needs a program that knows 2; this one knows 1: run a newer program',
+    )
+    await (await knowing(first, second)).close()
+    expect(await query(url, 'SELECT version, usable_from FROM schema_versions')).toEqual([
+      { version: 3, usable_from: 2 },
+    ])
+  })
+})
+
+test('a migration keeps nobody waiting for long behind a table that is in use, and tries again', async () => {
   const url = await createDatabase()
-  await (await openPostgresTokenStore({ url })).close()
-  await query(url, `UPDATE schema_versions SET version = 7 WHERE name = 'token'`)
-  await expect(openPostgresTokenStore({ url })).rejects.toThrow(
-    'the token database has schema version 7, this program knows 1: run a newer program',
-  )
-  expect(await query(url, 'SELECT version FROM schema_versions')).toEqual([{ version: 7 }])
+  const create = { version: 1, name: 'first', sql: 'CREATE TABLE used (id text)' }
+  const expand = { version: 2, name: 'next', sql: 'ALTER TABLE used ADD COLUMN more text' }
+  await (await openDatabase({ url }, { name: 'test', migrations: [create] })).close()
+  let isHeld = true
+  const held = query(url, 'BEGIN; LOCK TABLE used IN ACCESS SHARE MODE; SELECT pg_sleep(3); COMMIT').then(() => {
+    isHeld = false
+  })
+  await expect.poll(() => query(url, `SELECT FROM pg_locks WHERE relation = 'used'::regclass`)).toHaveLength(1)
+  const migrated = openDatabase({ url }, { name: 'test', migrations: [create, expand] })
+  const waits: number[] = []
+  while (isHeld) {
+    const startMs = performance.now()
+    await query(url, 'SELECT id FROM used')
+    waits.push(performance.now() - startMs)
+  }
+  await held
+  await (await migrated).close()
+  expect(Math.max(...waits)).toBeGreaterThan(250) // some did wait behind it
+  expect(Math.max(...waits)).toBeLessThan(1_500)
+  await query(url, 'SELECT more FROM used')
 })
 
 describe.each(['token', 'survey'])('the %s store', (name) => {

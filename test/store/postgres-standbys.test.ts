@@ -1,5 +1,6 @@
 // A server with synchronous standbys acknowledges no write without them.
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { openDatabase } from '../../services/storage/postgres/open.js'
 import { judgeStandbys } from '../../services/storage/postgres/standbys.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { freePort } from '../harness/free-port.js'
@@ -50,6 +51,21 @@ test('a synchronous standby that is missing is named, to a role without privileg
   await standby.start()
   await expect.poll(() => store.ping(), { timeout: 20_000 }).toEqual([])
 })
+
+test('a migration keeps no table locked while it waits for a synchronous standby', async () => {
+  const url = await asGuest()
+  const create = { version: 1, name: 'first', sql: 'CREATE TABLE used (id text)' }
+  const expand = { version: 2, name: 'next', sql: 'ALTER TABLE used ADD COLUMN more text' }
+  await (await openDatabase({ url }, { name: 'test', migrations: [create] })).close()
+  await configure(`synchronous_standby_names = 'standby'`)
+  await standby.stop()
+  const migrated = openDatabase({ url }, { name: 'test', migrations: [create, expand] })
+  await expect.poll(() => query(url, 'SELECT * FROM schema_versions')).toMatchObject([{ version: 2 }])
+  await query(url, 'SET statement_timeout = 1000; SELECT more FROM used')
+  expect(await Promise.race([migrated, 'waits'])).toBe('waits')
+  await standby.start()
+  await (await migrated).close()
+}, 120_000)
 
 test('so is one that is connected and does not confirm', async () => {
   const store = closing(await openPostgresTokenStore({ url: await asGuest() }))

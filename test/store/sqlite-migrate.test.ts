@@ -68,14 +68,26 @@ describe('migrations', () => {
     db.close()
   })
 
-  test('a database of a newer program is refused and left alone', () => {
-    const path = file()
-    const db = openDatabase(path)
+  test('a database that a newer program has migrated is used and left as it is', () => {
+    const db = openDatabase(file())
     migrate(db, schemaUpTo(3))
-    expect(() => migrate(db, schemaUpTo(2))).toThrow(
-      `${path} has test schema version 3, this program knows 2: run a newer program`,
-    )
+    expect(migrate(db, schemaUpTo(2))).toEqual({ from: 3, to: 3 })
+    expect(migrate(db, schemaUpTo(3))).toEqual({ from: 3, to: 3 })
     expect(tables(db)).toEqual(['one', 'two', 'three'])
+    db.close()
+  })
+
+  test('after a step that excludes them, programs that know too little refuse the database and leave it alone', () => {
+    const path = file()
+    const contracting = { version: 3, name: 'three', sql: 'DROP TABLE two', usableFrom: 2 }
+    const schema = { ...schemaUpTo(4), migrations: [...steps.slice(0, 2), contracting, { ...steps[2], version: 4 }] }
+    const db = openDatabase(path)
+    migrate(db, schema as Schema)
+    expect(() => migrate(db, schemaUpTo(1))).toThrow(
+      `the test database ${path} has schema version 4, which needs a program that knows 2; this one knows 1: run a newer program`,
+    )
+    expect(migrate(db, schemaUpTo(2))).toEqual({ from: 4, to: 4 })
+    expect(tables(db)).toEqual(['one', 'three'])
     db.close()
   })
 

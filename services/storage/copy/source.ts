@@ -1,8 +1,8 @@
 // The SQLite side of a copy: one file, read as of one moment and never changed.
 import { existsSync } from 'node:fs'
-import { DatabaseRefused } from '../database-refused.js'
+import { requireSame } from '../migration.js'
 import { Database } from '../sqlite/driver.js'
-import type { Schema } from '../sqlite/migrate.js'
+import { type Schema, schemaStateOf } from '../sqlite/migrate.js'
 import { type Connection, isBusy, requireWhole, toStoreError } from '../sqlite/open.js'
 import { CopyRefused } from './copy-refused.js'
 import { forms, quoted, type Table, type Value } from './values.js'
@@ -58,15 +58,9 @@ export class Source {
     return this.#db.pragma('application_id', { simple: true })
   }
 
-  /** @throws DatabaseRefused unless the file has the schema version that this program writes. */
+  /** @throws DatabaseRefused unless this program knows everything in the file, and nothing more. */
   requireVersion({ name, migrations }: Schema): void {
-    const version = Number(this.#db.pragma('user_version', { simple: true }))
-    const known = migrations.length
-    if (version === known) return
-    const advice = version > known ? 'run a newer program' : 'run `survey-auth migrate` on it first'
-    throw new DatabaseRefused(
-      `${this.file} has ${name} schema version ${version}, this program knows ${known}: ${advice}`,
-    )
+    requireSame(schemaStateOf(this.#db).version, migrations, `the ${name} database ${this.file}`)
   }
 
   /** @throws CopyRefused naming the first defect. */

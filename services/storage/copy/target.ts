@@ -1,5 +1,6 @@
 // The PostgreSQL side of a copy: one transaction, in which the tables are locked and filled.
 import pg from 'pg'
+import { requireSame } from '../migration.js'
 import { translate } from '../postgres/errors.js'
 import type { Schema } from '../postgres/migrate.js'
 import { openDatabase } from '../postgres/open.js'
@@ -18,6 +19,7 @@ export async function openTarget(url: string, schema: Schema): Promise<Target> {
   try {
     target = new Target(pool, await pool.acquire())
     await target.begin()
+    await target.requireVersion(schema)
     return target
   } catch (error) {
     await (target ?? pool).close() // the pool alone would wait indefinitely for its connection
@@ -38,6 +40,12 @@ export class Target {
   async begin(): Promise<void> {
     await this.run(['BEGIN ISOLATION LEVEL READ COMMITTED', this.#pool.settingsOf(this.#client)].join('; '))
     await this.run('SET LOCAL idle_in_transaction_session_timeout = 0') // while the other database is copied
+  }
+
+  /** @throws DatabaseRefused when a newer program has migrated it: what that one adds would stay empty. */
+  async requireVersion({ name, migrations }: Schema): Promise<void> {
+    const [row] = await this.run('SELECT version FROM schema_versions WHERE name = $1', [name])
+    requireSame(Number(row?.version), migrations, `the ${name} database`)
   }
 
   /** The table with the kinds of its columns. @throws TypeError when its columns are not those of SQLite, which is a defect. */

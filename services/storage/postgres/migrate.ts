@@ -1,9 +1,9 @@
-// Brings a database to the schema this program knows. Forward only: a migration, once released, is never edited, and leaves
-// what the previous version of the program needs, so that old and new processes run side by side during an upgrade.
+// Brings a database to the schema this program knows. Forward only, and while others use it: migration.ts has the rule.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { DatabaseRefused } from '../database-refused.js'
-import type { Migration } from '../migration.js'
+import { type Migration, requireUsable, type SchemaState, stateAfter } from '../migration.js'
+import { StoreUnavailable } from '../store-unavailable.js'
 
 export interface Schema {
   /** `token` or `survey`. Stores may share a database; each counts its own versions. */
@@ -11,61 +11,89 @@ export interface Schema {
   readonly migrations: readonly Migration[]
 }
 
-const WAIT_MS = 60_000 // for another process that migrates, and for each migration
+const WAIT_MS = 60_000 // for another process that migrates, for tables that are in use, and for each statement
+/** For a lock: whoever asks for the table after us waits behind us, and requests are refused after two seconds. */
+const LOCK_WAIT_MS = 500
+const AGAIN_AFTER_MS = 500 // requests that waited are answered by then
 const CREATION_ATTEMPTS = 5
 
 /**
  * Runs the missing migrations, in one transaction. When several processes start at once, one migrates and the others wait for
  * it: all lock the row that holds the version. Nothing is written when none is missing: the server may be waiting for a standby.
- * @throws DatabaseRefused when the database is newer than this program, or its role may not create tables.
+ * @throws DatabaseRefused when this program cannot use the database, or its role may not create tables; StoreUnavailable when its
+ * tables are in use all the time.
  */
 export async function migrate(client: pg.ClientBase, schema: Schema): Promise<void> {
   const version = await knownVersion(client, schema).catch((error: unknown) => {
     throw refusalOf(error, schema)
   })
-  if (version === schema.migrations.length) return
+  if (version >= schema.migrations.length) return
   await requireVersionRow(client, schema)
-  await run(client, 'BEGIN ISOLATION LEVEL READ COMMITTED')
-  try {
-    await run(client, `SET LOCAL lock_timeout = ${WAIT_MS}`)
-    await run(client, `SET LOCAL statement_timeout = ${WAIT_MS}`)
-    const { rows } = await run(client, 'SELECT version FROM schema_versions WHERE name = $1 FOR UPDATE', [schema.name])
-    const version = Number(rows[0]?.version)
-    const known = schema.migrations.length
-    requireKnown(version, schema)
-    for (const migration of schema.migrations.slice(version)) await run(client, migration.sql)
-    if (version < known) {
-      await run(client, 'UPDATE schema_versions SET version = $2 WHERE name = $1', [schema.name, known])
+  const endMs = performance.now() + WAIT_MS
+  for (;;) {
+    try {
+      await runMissing(client, schema)
+      break
+    } catch (error) {
+      await run(client, 'ROLLBACK').catch(() => undefined)
+      if (!isInUse(error)) throw refusalOf(error, schema)
+      if (performance.now() > endMs) throw new StoreUnavailable(new Error(IN_USE, { cause: error }))
+      await sleep(AGAIN_AFTER_MS)
     }
-    await run(client, 'COMMIT')
-  } catch (error) {
-    await run(client, 'ROLLBACK').catch(() => undefined)
-    throw refusalOf(error, schema)
   }
+  // Waits for synchronous standbys, which the migration did not while it had the tables locked.
+  await run(client, 'UPDATE schema_versions SET version = version WHERE name = $1', [schema.name])
 }
+
+async function runMissing(client: pg.ClientBase, schema: Schema): Promise<void> {
+  await run(client, 'BEGIN ISOLATION LEVEL READ COMMITTED')
+  await run(client, `SET LOCAL lock_timeout = ${WAIT_MS}; SET LOCAL statement_timeout = ${WAIT_MS}`)
+  await run(client, WITHOUT_STANDBYS)
+  const { version } = await stateOf(client, schema, 'FOR UPDATE')
+  await run(client, `SET LOCAL lock_timeout = ${LOCK_WAIT_MS}`)
+  for (const migration of schema.migrations.slice(version)) await run(client, migration.sql)
+  const after = stateAfter(schema.migrations)
+  if (version < after.version) {
+    const values = [schema.name, after.version, after.usableFrom]
+    await run(client, 'UPDATE schema_versions SET version = $2, usable_from = $3 WHERE name = $1', values)
+  }
+  await run(client, 'COMMIT')
+}
+
+/** While tables are locked, no commit may wait for a standby that is missing. Other engines have neither of the two settings. */
+const WITHOUT_STANDBYS = `
+  SELECT set_config('synchronous_commit', 'local', true)
+  WHERE coalesce(current_setting('synchronous_standby_names', true), '') <> ''`
 
 /** The version of the schema, 0 when there is none. Changes nothing. @throws DatabaseRefused like migrate */
 export async function knownVersion(client: pg.ClientBase, schema: Schema): Promise<number> {
   const { rows: tables } = await client.query(HAS_VERSIONS)
-  if (!tables[0]?.exists) {
-    await requireMayCreate(client, schema)
-    return 0
-  }
-  const { rows } = await client.query('SELECT version FROM schema_versions WHERE name = $1', [schema.name])
-  const version = Number(rows[0]?.version ?? 0)
-  requireKnown(version, schema)
-  return version
+  if (tables[0]?.exists) return (await stateOf(client, schema)).version
+  await requireMayCreate(client, schema)
+  return 0
 }
 
-function requireKnown(version: number, { name, migrations }: Schema): void {
-  const known = migrations.length
-  if (version <= known) return
-  throw new DatabaseRefused(
-    `the ${name} database has schema version ${version}, this program knows ${known}: run a newer program`,
-  )
+/** @throws DatabaseRefused */
+async function stateOf(client: pg.ClientBase, schema: Schema, lock: 'FOR UPDATE' | '' = ''): Promise<SchemaState> {
+  const text = `SELECT version, usable_from AS "usableFrom" FROM schema_versions WHERE name = $1 ${lock}`
+  const { rows } = await run(client, text, [schema.name])
+  const state: SchemaState = rows[0] ?? { version: 0, usableFrom: 0 }
+  requireUsable(state, schema.migrations, `the ${schema.name} database`)
+  return state
 }
+
+/** A lock that was not to be had in time (55P03), or not at all, as others wanted ours (40P01). */
+function isInUse(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && (error.code === '55P03' || error.code === '40P01')
+}
+
+const IN_USE = `its tables were to be migrated, and for ${WAIT_MS / 1000} s something had one locked: end what has been idle in a transaction for long (pg_stat_activity), and run this again`
 
 const HAS_VERSIONS = `SELECT to_regclass('schema_versions') IS NOT NULL AS "exists"`
+const CREATE_VERSIONS =
+  'CREATE TABLE schema_versions (name text PRIMARY KEY, version integer NOT NULL, usable_from integer NOT NULL)'
+const INSERT_VERSION =
+  'INSERT INTO schema_versions (name, version, usable_from) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING'
 
 /** Creates the table and the row of the schema if they are missing, even while others are creating them. */
 async function requireVersionRow(client: pg.ClientBase, schema: Schema): Promise<void> {
@@ -74,11 +102,9 @@ async function requireVersionRow(client: pg.ClientBase, schema: Schema): Promise
       const { rows } = await run(client, HAS_VERSIONS)
       if (!rows[0]?.exists) {
         await requireMayCreate(client, schema)
-        await run(client, 'CREATE TABLE schema_versions (name text PRIMARY KEY, version integer NOT NULL)')
+        await run(client, CREATE_VERSIONS)
       }
-      await run(client, 'INSERT INTO schema_versions (name, version) VALUES ($1, 0) ON CONFLICT DO NOTHING', [
-        schema.name,
-      ])
+      await run(client, INSERT_VERSION, [schema.name])
       return
     } catch (error) {
       if (attempt === CREATION_ATTEMPTS || !isCreatedMeanwhile(error)) throw refusalOf(error, schema)
