@@ -16,6 +16,8 @@ import { maxRequestBytesOf, REQUEST_ID_HEADER, requestIdFrom } from './requests.
 export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher
   readonly identify: Identify
+  /** Whether tools may ask what can be called here. */
+  readonly reflects: boolean
 }
 
 export interface ConnectDoor {
@@ -41,7 +43,7 @@ const REFLECTION = '/grpc.reflection.v1.'
 const callerKey = createContextKey<Peer | undefined>(undefined, { description: 'caller' })
 
 export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
-  const { dispatcher } = options
+  const { dispatcher, identify, reflects } = options
   const { serverReflectionInfo } = createReflection(dispatcher.services)
   const reflection: ServiceImpl<typeof ServerReflection> = {
     serverReflectionInfo(requests, context) {
@@ -59,11 +61,13 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
         const options = { readMaxBytes, grpc: false } // gRPC is the other door's; Connect reads both per service
         router.service(service, implementation as ServiceImpl<typeof service>, options)
       }
-      router.service(ServerReflection, reflection, { readMaxBytes: maxRequestBytesOf(ServerReflection) })
+      if (reflects) {
+        router.service(ServerReflection, reflection, { readMaxBytes: maxRequestBytesOf(ServerReflection) })
+      }
     },
     contextValues({ socket }) {
       const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
-      return createContextValues().set(callerKey, options.identify(certificate?.subjectAltName))
+      return createContextValues().set(callerKey, identify(certificate?.subjectAltName))
     },
     acceptCompression: [], // nothing to inflate, nothing to bomb with
   })

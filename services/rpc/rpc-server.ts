@@ -35,7 +35,7 @@ export async function startRpcServer(options: RpcServerOptions): Promise<RpcServ
       ? identifyByName(options.callers)
       : identifyLocal(address.kind === 'unix' ? 'unix' : 'loopback')
   const common = { dispatcher, identify }
-  const connect = createConnectDoor(common)
+  const connect = createConnectDoor({ ...common, reflects: address.kind !== 'tls' })
   const grpc = await createGrpcDoor({ ...common, serveOthers: connect.serve })
   const listener = await listen({
     address,

@@ -67,10 +67,11 @@ function toTheSecond({ seconds }: Timestamp): Timestamp {
 /** Why an answer cannot be stored, for a person, where the rules of the proto cannot tell; undefined if it can. */
 export function refusalOf(answer: Answer, { document }: AnswerDraft, surveyId: bigint): string | undefined {
   const { startTime, endTime, score } = answer
+  if (!endTime) return 'endTime is missing: only what was submitted is an answer'
   if (answer.surveyId !== 0n && answer.surveyId !== surveyId) return `is to survey ${answer.surveyId}`
   if ((startTime?.seconds ?? 0n) < 0n) return 'startTime is before 1970'
-  if ((endTime?.seconds ?? 0n) < 0n) return 'endTime is before 1970'
-  if (startTime && endTime && endTime.seconds < startTime.seconds) return 'endTime is before startTime'
+  if (endTime.seconds < 0n) return 'endTime is before 1970'
+  if (startTime && endTime.seconds < startTime.seconds) return 'endTime is before startTime'
   if (score !== undefined && !Number.isFinite(score)) return 'score is no finite number'
   const questions = answer.pages.flatMap((page) => page.questions)
   if (elementsIn(questions) > MAX_ANSWER_ELEMENTS)

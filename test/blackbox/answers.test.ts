@@ -128,7 +128,7 @@ describe('the list of answers', () => {
       const pages = [{ id: 'p', questions: Array.from({ length: 10 }, () => question) }]
       await store(
         large,
-        Array.from({ length: 5 }, () => create(AnswerSchema, { pages })),
+        Array.from({ length: 5 }, () => create(AnswerSchema, { endTime: timestampFromMs(START * 1000), pages })),
       )
     }
     const ids: unknown[] = []
@@ -164,7 +164,7 @@ describe('an answer', () => {
     const times = { startTime: timestampFromMs(START * 1000), endTime: timestampFromMs((START + 61) * 1000 + 999) }
     await store(id, [
       create(AnswerSchema, { ...times, score: 87.5, pages: [{ id: 'p-1', questions }] }),
-      create(AnswerSchema),
+      create(AnswerSchema, { endTime: times.endTime }),
     ])
     const nothing = { text: '', options: [], groups: [], blanks: [] }
     const whole = {
@@ -193,7 +193,7 @@ describe('an answer', () => {
         },
       ],
     }
-    const empty = { ...whole, answer_id: 2, started_at: '', ended_at: '', score: null, answer: [] }
+    const empty = { ...whole, answer_id: 2, started_at: '', score: null, answer: [] }
     const { list: both } = await list(id)
     expect(both).toEqual([whole, empty])
     expect(Object.keys(both[0] ?? {})).toEqual(Object.keys(whole))

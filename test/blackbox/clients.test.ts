@@ -108,7 +108,7 @@ describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) =>
     expect(detail).toEqual({ ...published, id: surveyId })
 
     // They go on from the last id: some until a list is empty, some until that id is the total.
-    const answers = Array.from({ length: 45 }, () => ({ pages: [] }))
+    const answers = Array.from({ length: 45 }, () => ({ endTime: { seconds: 1_767_225_600n } }))
     await service.backend.survey.importAnswers({ surveyId: BigInt(surveyId ?? 0), answers })
     const pageAfter = async (last: unknown) => {
       const page = { per_page: '20', last_answer_id: String(last) }

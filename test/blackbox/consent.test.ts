@@ -114,7 +114,8 @@ test('an app that is told answers_not_granted sends the user through the page ag
   const before = await service.grantAccess()
   const { app, user } = before
   const [surveyId = 0] = await service.importSurveys(user, [smallSurvey()])
-  await service.backend.survey.importAnswers({ surveyId: BigInt(surveyId), answers: [{}, {}] })
+  const endTime = { seconds: 1_767_225_600n }
+  await service.backend.survey.importAnswers({ surveyId: BigInt(surveyId), answers: [{ endTime }, { endTime }] })
   await letAskForAnswers(app)
   const refused = await service.answers(before, surveyId)
   expectError(refused, 'answers_not_granted')

@@ -23,8 +23,9 @@ function fileOf(service: ServiceProcess, content: string): string {
   return file
 }
 
-const lines = (...all: readonly unknown[]) =>
-  all.map((one) => `${typeof one === 'string' ? one : JSON.stringify(one)}\n`).join('')
+/** Answers that were submitted at the end of 2025, unless they say otherwise. */
+const lines = (...all: readonly (object | string)[]) =>
+  all.map((one) => `${typeof one === 'string' ? one : JSON.stringify({ ended_at: 1767225600, ...one })}\n`).join('')
 
 const importing = (service: ServiceProcess, content: string, ...options: readonly string[]) =>
   service.run(['survey', 'answers', 'import', fileOf(service, content), ...SURVEY, '--json', ...options])
@@ -101,13 +102,14 @@ test('each line that is refused is named with the reason, all others are stored,
       { answer_id: 3, answer: [] },
       { started_at: 1767225660, ended_at: 1767225600, answer: [] },
       { answers: answered('misspelt') },
+      { answer: answered('not submitted'), ended_at: '' },
       { answer: answered('c'), qq: 60000000001, ua: 'Mozilla' },
     ),
     '--report',
     report,
   )
   expect(result.exitCode).toBe(3)
-  expect(totals(result)).toMatchObject({ read: 11, stored: 2, unchanged: 0, refused: 9 })
+  expect(totals(result)).toMatchObject({ read: 12, stored: 2, unchanged: 0, refused: 10 })
   expect(result.stderr).toContain('not stored: qq, ua')
   const refused = readFileSync(report, 'utf8')
     .trim()
@@ -123,6 +125,7 @@ test('each line that is refused is named with the reason, all others are stored,
     '8 there is no answer 3, but one with a higher id: a lower one cannot be added any more',
     '9 endTime is before startTime',
     '10 answer: must be a list of pages',
+    '11 endTime is missing: only what was submitted is an answer',
   ])
   const out = await exported(service)
   expect(out.match(/"answer_id":\d+/g)).toEqual(['"answer_id":5', '"answer_id":6', '"answer_id":7'])
@@ -166,11 +169,11 @@ test('CSV has a column for each question, and nothing in it is a formula', async
   const csv = await exported(service, '--format', 'csv')
   const [header, first] = csv.split('\r\n')
   expect(header).toBe('\ufeffanswer_id,respondent_id,started_at,ended_at,score,\'=1+1,"Why, ""then""?",other')
-  expect(first).toBe("1,'=evil,,,-2,'=cmd|x,,gone: =x")
+  expect(first).toBe("1,'=evil,,2026-01-01 08:00:00,-2,'=cmd|x,,gone: =x")
   const cells = csv
     .split('\r\n')
     .slice(1, -1)
-    .map((row) => row.replace(/^\d+,'=evil,,,-2,/, '').replace(/,,gone: =x$/, ''))
+    .map((row) => row.replace(/^\d+,'=evil,,[^,]*,-2,/, '').replace(/,,gone: =x$/, ''))
   expect(cells).toEqual([
     "'=cmd|x",
     "'+1",

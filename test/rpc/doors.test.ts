@@ -431,7 +431,7 @@ describe('an exception inside a door ends only its request, and is reported once
   })
 
   test('over HTTP/1.1', async () => {
-    const door = createConnectDoor({ dispatcher, identify: throwing })
+    const door = createConnectDoor({ dispatcher, identify: throwing, reflects: false })
     onTestFinished(() => door.drain(100))
     const url = await listening(door.accept)
     const call = { method: 'POST', headers: { 'content-type': JSON_TYPE }, body: '{}' }

@@ -25,6 +25,7 @@ const answersOf = (answer: object) => () =>
     create(ListAnswersRequestSchema, { owner, surveyId: 7n, limit: 9 }),
     create(ListAnswersResponseSchema, { owner, answers: [answer] }),
   )
+const endTime = { seconds: 1_767_225_600n }
 /** 18 pages of 1,000 questions, of which the last options above make too many. */
 const manyQuestions = Array.from({ length: 18 }, () => ({
   questions: Array.from({ length: 1_000 }, () => ({ options: [] })),
@@ -38,12 +39,14 @@ test.each([
     /^survey 7: endTime is before startTime$/,
   ],
   ['a title in a list', listOf({ id: 8n, title }), /^survey 8: title: /],
-  ['an answer', answersOf({ answerId: 5n, surveyId: 7n, score: Number.NaN }), /^answer 5 to survey 7: score /],
+  ['an answer', answersOf({ answerId: 5n, surveyId: 7n, endTime, score: Number.NaN }), /^answer 5 to survey 7: score /],
+  ['an answer without an end', answersOf({ answerId: 5n, surveyId: 7n }), /^answer 5 to survey 7: endTime is missing/],
   [
     'an answer of very many parts',
     answersOf({
       answerId: 5n,
       surveyId: 7n,
+      endTime,
       pages: [{ questions: [{ options: Array(2_000).fill({}) }] }].concat(manyQuestions),
     }),
     /^answer 5 to survey 7: at most 20000 questions, options, groups and blanks$/,

@@ -53,7 +53,7 @@ export type Answer = Message<"surveyauth.v1.Answer"> & {
   startTime?: Timestamp | undefined;
 
   /**
-   * When the answer was submitted, likewise.
+   * When the answer was submitted, likewise. An answer without is not stored.
    *
    * @generated from field: google.protobuf.Timestamp end_time = 5;
    */
