@@ -1,7 +1,7 @@
 // What the account page stands on: a user's sessions, password and identities, and a provider that ends sessions.
 import { randomBytes } from 'node:crypto'
 import { OAuth2Server } from 'oauth2-mock-server'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { readConfig } from '../../bin/config.js'
 import {
   AccountService,
@@ -169,6 +169,15 @@ test('a user who came from a provider has neither name nor password, and one way
   expect(await reasonOf(account.unlink(identity))).toBe(ErrorReason.INVALID_ARGUMENT)
   const change = { sessionToken, currentPassword: PASSWORD, newPassword: 'battery staple' }
   expect(await reasonOf(account.changePassword(change))).toBe(ErrorReason.INVALID_CREDENTIALS)
+})
+
+test('whoever is signed in is so too while the database takes no writes, and activity cannot be recorded', async () => {
+  const refused = vi.fn(() => Promise.reject(new StoreUnavailable(new Error('no space'))))
+  const { account, signIn, advance } = await start((store) => ({ ...store, touchSession: refused }))
+  const sessionToken = await signIn()
+  advance(MINUTE)
+  expect(await account.getAccount({ sessionToken })).toMatchObject({ username: 'ann' })
+  expect(refused).toHaveBeenCalledOnce()
 })
 
 test('a user ends one session or all others, and not those of anybody else', async () => {
