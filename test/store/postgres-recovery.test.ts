@@ -544,7 +544,7 @@ test(
       const note = { name: 'note', text: `INSERT INTO notes VALUES ('written')` }
       const written = database.transaction((transaction) => transaction.write(note, []))
       await expect(written).rejects.toMatchObject({ outcomeUnknown: true, cause: { message: 'Query read timeout' } })
-      expect(before).toEqual(expect.arrayContaining(await backends(database, 3, 500)))
+      expect(before).toEqual(expect.arrayContaining(await backends(database, 2, 500)))
     } finally {
       await query(url, 'ALTER SYSTEM RESET synchronous_standby_names')
       await query(url, 'SELECT pg_reload_conf()')

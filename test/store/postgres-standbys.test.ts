@@ -1,13 +1,15 @@
 // A server with synchronous standbys acknowledges no write without them.
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { openDatabase } from '../../services/storage/postgres/open.js'
 import { judgeStandbys } from '../../services/storage/postgres/standbys.js'
+import type { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { freePort } from '../harness/free-port.js'
 import { startProcess } from '../harness/process.js'
 import { closing } from '../postgres/closing.js'
 import { Cluster, query } from '../postgres/cluster.js'
-import { issue, seed } from '../postgres/seed.js'
+import { createUser, issue, seed } from '../postgres/seed.js'
 
 vi.setConfig({ testTimeout: 120_000 })
 
@@ -88,6 +90,31 @@ test('so is one that is connected and does not confirm', async () => {
   } finally {
     await configure(`synchronous_commit = 'on'`)
   }
+})
+
+test('writes without it keep no more connections of the server than a process has, and leave reads theirs', async () => {
+  const url = await asGuest()
+  const store = closing(await openPostgresTokenStore({ url, statementTimeoutMs: 500 }))
+  const seeded = await seed(store)
+  const users = Array.from({ length: 60 }, (_, n) => ({ userId: `user_${n}`, username: `user ${n}` }))
+  for (const user of users) await createUser(store, user)
+  await configure(`synchronous_standby_names = 'standby'`)
+  await expect.poll(() => store.ping(), { timeout: 20_000 }).toEqual([])
+  await standby.stop()
+  const refused: unknown[] = []
+  for (const user of users) {
+    const written = issue(store, { ...seeded, ...user }).catch((error: unknown) => refused.push(error))
+    await expect(store.findApp(seeded.appid)).resolves.toBeDefined()
+    await Promise.race([written, sleep(100)])
+  }
+  await expect.poll(() => refused.length, { timeout: 20_000 }).toBe(users.length)
+  const waiting = await query(url, `SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+  expect(waiting.length).toBeLessThanOrEqual(10)
+  expect(refused.filter((error) => (error as StoreUnavailable).outcomeUnknown)).toHaveLength(waiting.length)
+  await standby.start()
+  await expect.poll(() => issue(store, seeded).catch(() => undefined), { timeout: 20_000 }).toBeDefined()
+  // What was told to have failed did not happen; what may have happened did.
+  expect(await query(url, `SELECT 1 FROM codes WHERE user_id <> '${seeded.userId}'`)).toHaveLength(waiting.length)
 })
 
 test('readiness, a metric, the log and doctor name it, while reads are answered, and a service can start', async () => {

@@ -4,7 +4,8 @@ import type pg from 'pg'
 import { type Cause, isOver, type Until } from '../cause.js'
 import type { Connections } from '../connections.js'
 import type { Flaw } from '../flaw.js'
-import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
+import { StoreUnavailable } from '../store-unavailable.js'
+import { isDisconnected, isRepeatable, isUnanswered, PoolExhausted, translate } from './errors.js'
 import type { PrimaryPool } from './pool.js'
 import { standbyFlaws } from './standbys.js'
 
@@ -34,6 +35,7 @@ async function send<Row extends pg.QueryResultRow>(
 
 const MAX_ATTEMPTS = 8
 const FIRST_PAUSE_MS = 5
+const LOOK_AGAIN_MS = 200 // whether commits still wait for a standby
 
 interface TransactionOptions {
   /** Of each statement. */
@@ -142,6 +144,9 @@ type Steps<Result> = (transaction: Transaction) => Promise<Result>
 
 export class Database {
   readonly #pool: PrimaryPool
+  /** Whether commits wait for a standby, as of when one was not answered and of looks since then. */
+  #areCommitsWaiting = false
+  #isClosed = false
 
   constructor(pool: PrimaryPool) {
     this.#pool = pool
@@ -192,6 +197,7 @@ export class Database {
       // A connection may come later than that, from another host for example. Once a caller has been told that a write failed,
       // the write must not happen; a read may, so it goes on.
       if (isOver(until)) throw new PoolExhausted()
+      if (this.#areCommitsWaiting) throw new StoreUnavailable(new Error('commits wait for a synchronous standby'))
       const transaction = this.#begin(client, lockWaitMs)
       try {
         const result = await steps(transaction)
@@ -217,8 +223,29 @@ export class Database {
   /** What is wrong with the database although it answers. @throws StoreUnavailable when it does not */
   async ping(): Promise<readonly Flaw[]> {
     this.#pool.look()
-    const flaws = await standbyFlaws((text) => this.read({ name: '', text }, []))
-    return [...this.#pool.flaws, ...flaws]
+    return [...this.#pool.flaws, ...(await this.#standbyFlaws())]
+  }
+
+  #standbyFlaws(): Promise<Flaw[]> {
+    return standbyFlaws((text) => this.read({ name: '', text }, []))
+  }
+
+  /**
+   * The server keeps a connection for each commit that waits for a standby, though its caller has gone: until they wait no
+   * longer, no transaction begins, so that reads have connections left.
+   */
+  async #awaitStandbys(): Promise<void> {
+    if (this.#areCommitsWaiting) return
+    this.#areCommitsWaiting = true
+    while (!this.#isClosed && (await this.#isStandbyAwaited())) await sleep(LOOK_AGAIN_MS, undefined, { ref: false })
+    this.#areCommitsWaiting = false
+  }
+
+  #isStandbyAwaited(): Promise<boolean> {
+    return this.#standbyFlaws().then(
+      (flaws) => flaws.length > 0,
+      (error: unknown) => error instanceof StoreUnavailable,
+    )
   }
 
   connections(): Connections {
@@ -226,6 +253,7 @@ export class Database {
   }
 
   close(): Promise<void> {
+    this.#isClosed = true
     return this.#pool.close()
   }
 
@@ -253,6 +281,7 @@ export class Database {
         client?.release(isLost || client.getTransactionStatus() !== 'I')
         // A COMMIT may take longer than a statement: no timeout of ours ends its wait for a disk or a standby.
         this.#pool.report(error, isCommitSent ? undefined : client)
+        if (isCommitSent && isUnanswered(error)) void this.#awaitStandbys()
         const isInTime = !isOver(until)
         if (isInTime && isRepeatable(error) && attempt < MAX_ATTEMPTS) {
           await sleep(Math.random() * FIRST_PAUSE_MS * 2 ** attempt)
