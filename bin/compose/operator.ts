@@ -101,6 +101,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     const remote = connectTo(service, addresses, config, 'operator')
     opened.push(remote)
     note(`using the ${service} service at ${remote.url}`)
+    await remote.choose()
     return remote.invoke
   }
 

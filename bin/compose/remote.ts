@@ -1,4 +1,5 @@
 // Services in other processes, one or several of each.
+import { setTimeout as sleep } from 'node:timers/promises'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
@@ -20,6 +21,7 @@ import { readTls } from './tls.js'
 /** Largest answer: a page of surveys in full. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const ROLE_TIMEOUT_MS = 1_000
+const CHOOSE_WITHIN_MS = 1_000
 
 /** What our processes use of each other, besides the stream that carries it. */
 const SERVICES = {
@@ -37,6 +39,8 @@ export interface Remote extends Part {
   /** Its addresses, for messages. */
   readonly url: string
   readonly invoke: Invoke
+  /** Fulfils when it is known which of them serve, or after a second. A server need not ask: it looks all the time. */
+  choose(): Promise<void>
   /** From now on, calls use the certificates as they are now. */
   reconnect(): void
 }
@@ -79,9 +83,12 @@ export function connectTo(
     peers.remove(transport)
   }
 
-  return {
+  const remote: Remote = {
     url: addresses.map(formatAddress).join(', '),
     invoke: peers.invoke,
+    async choose() {
+      await Promise.race([remote.absent(), sleep(CHOOSE_WITHIN_MS, undefined, { ref: false })])
+    },
     async absent() {
       const present = await places.look()
       for (const place of present) if (!connections.has(place.url)) connections.set(place.url, open(place))
@@ -104,6 +111,7 @@ export function connectTo(
       for (const { transport } of connections.values()) transport.close()
     },
   }
+  return remote
 }
 
 const DISPENSABLE = { isDispensable: true } as const

@@ -22,7 +22,7 @@ export interface ConnectionOptions {
 /** Flow-control window of a peer, in bytes. The answers of one moment fit in it, so that none waits for a turn. */
 const WINDOW_BYTES = 4 * 1024 * 1024
 const HEALTH_TIMEOUT_MS = 1_000
-const HANGS = 'it does not answer health checks: see its /readyz'
+export const HANGS = 'it does not answer health checks: see its /readyz'
 const SERVES_NOT = 'its health check says NOT_SERVING'
 /** The TLS server name sent for an IP address, which must not be sent as one (RFC 6066 §3; Node 26 insists). */
 const NO_NAME = 'ip.invalid'

@@ -8,7 +8,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import { type MultiplexedResult, MultiplexService } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import type { Invoke, Outgoing } from './client.js'
-import { type ConnectionOptions, connect, credentials, notServed, target, whyNotServing } from './connection.js'
+import { type ConnectionOptions, connect, credentials, HANGS, notServed, target, whyNotServing } from './connection.js'
 import { Deadlines } from './deadlines.js'
 import { MultiplexStream, type Pending } from './multiplex-stream.js'
 
@@ -126,8 +126,9 @@ export class MultiplexTransport {
   async whyNotServing(service?: string): Promise<string | undefined> {
     if (this.#isClosed) return 'the connection is closed'
     const { taken } = this.#openStream() // which connects anew where an attempt to connect hangs
-    const cause = await whyNotServing(this.#client, service)
-    if (cause !== undefined) return cause
+    const client = this.#client
+    const cause = await whyNotServing(client, service)
+    if (cause !== undefined) return client === this.#client ? cause : HANGS // it was given up for another, and closed
     const status = await Promise.race([taken, after(TAKEN_WITHIN_MS, LATE, { ref: false })])
     if (status === LATE) return 'it does not answer calls'
     return status?.code === grpc.status.UNIMPLEMENTED ? notServed(MultiplexService.typeName) : undefined

@@ -356,6 +356,51 @@ test('a name with several IP addresses is one process at each, as long as it has
   await expect.poll(async () => (await remote.absent()).map((absence) => absence.what)).toEqual([what])
 })
 
+/** What is at the first of two IP addresses of a name. */
+const faults: Readonly<Record<string, (port: number) => Promise<() => unknown>>> = {
+  'nobody listens': async () => () => undefined,
+  'nobody answers': async (port) => {
+    const silent = net.createServer().listen(port, '127.0.0.1')
+    await once(silent, 'listening')
+    return () => silent.close()
+  },
+  'it does not serve': async (port) => {
+    const other = await startServer({ onCall: () => undefined, port, name: 'DNS:token.test' })
+    return () => other.drain(100)
+  },
+  'it does not know this process': async (port) => {
+    const other = await startServer({
+      onCall: () => undefined,
+      port,
+      name: 'DNS:token.test',
+      known: 'survey=DNS:s.test',
+    })
+    other.setServing(true)
+    return () => other.drain(100)
+  },
+}
+
+test.each(Object.entries(faults))(
+  'of a name with two IP addresses a command uses the second when at the first %s',
+  async (_, make) => {
+    let calls = 0
+    const second = await startServer({ host: '127.0.0.2', name: 'DNS:token.test', onCall: () => (calls += 1) })
+    second.setServing(true)
+    const { port } = parseAddress(second.address) as Extract<Address, { kind: 'tls' }>
+    const end = await make(port)
+    const found = ['127.0.0.1', '127.0.0.2'].map((address) => ({ address, family: 4 }))
+    const where: Address = { kind: 'tls', host: 'token.test', port }
+    const remote = connectTo('token', [where], configAs('DNS:operator.test'), 'operator', async () => found)
+    onTestFinished(async () => void (await Promise.all([remote.close(), second.drain(100), end()])))
+    const from = performance.now()
+    await remote.choose()
+    const admin = clientOf(AdminService, remote.invoke)
+    for (let call = 0; call < 3; call += 1) expect(await codeOf(admin.deleteApp({ appid: 'app_x' }))).toBe('ok')
+    expect(calls).toBe(3)
+    expect(performance.now() - from).toBeLessThan(3_000)
+  },
+)
+
 test.each([
   ['127.0.0.1', 'IP:127.0.0.1', true],
   ['127.0.0.1', 'IP:127.0.0.2,DNS:localhost,DNS:ip.invalid', false],

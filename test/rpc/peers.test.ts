@@ -99,6 +99,14 @@ test('one that says NOT_SERVING gets no calls while another serves, and is named
   expect(await answering()).toBe('aaaa')
 })
 
+test('after one look, as commands take it, the first calls go to one that serves', async () => {
+  const { a, b, remote, answering } = await open()
+  a.isServing = false
+  await remote.choose()
+  expect(await answering()).toBe('bbbb')
+  expect([a.seen, b.seen.length]).toEqual([[], 4])
+})
+
 test('one that says on its stream that it is about to stop is left at once, and its calls in flight are answered', async () => {
   const { a, answering, looks } = await open()
   await looks()
