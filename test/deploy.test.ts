@@ -125,6 +125,11 @@ describe('commands', () => {
     )
   })
 
+  test('the bases of the image are named by digest', () => {
+    const bases = [...textOf('docker/Dockerfile').matchAll(/^ARG \w+_IMAGE=(.+)$/gm)].map(([, base]) => base)
+    expect(bases).toEqual(Array(2).fill(expect.stringMatching(/^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/)))
+  })
+
   test('npm runs the command file itself, as the image and the units do, so that its options for Node apply', () => {
     const { scripts } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
       scripts: Record<string, string>
