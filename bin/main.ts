@@ -37,7 +37,8 @@ export async function main(argv: string[]): Promise<void> {
 }
 
 const EXIT_CODES = `
-Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.
+Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 3 some records
+refused, 69 unavailable, 78 configuration.
 `
 
 /** All commands, not yet run. */

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { type Command, CommanderError } from 'commander'
 import { describe, expect, test, vi } from 'vitest'
+import { EXIT } from '../../bin/exit.js'
 import { createProgram } from '../../bin/main.js'
 import { SURVEY_EVENT_KINDS } from '../../services/survey/store/survey-event.js'
 import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
@@ -210,6 +211,16 @@ test('the kinds of events are those that docs/operators/access.md explains', () 
   const [, table = ''] = page.split('\n## Who did what?\n')
   const explained = table.split('\n').flatMap((row) => row.split('|', 2)[1]?.match(/[a-z_]+\.[a-z_]+/g) ?? [])
   expect([...AUDIT_KINDS, ...SURVEY_EVENT_KINDS].sort()).toEqual(explained.sort())
+})
+
+test('the exit codes are those that docs/operators/run.md and --help explain', () => {
+  const page = readFileSync(new URL('../../docs/operators/run.md', import.meta.url), 'utf8')
+  const [, table = ''] = page.split('\n## What does an exit code mean?\n')
+  const explained = [...table.matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code))
+  const codes = Object.values(EXIT)
+  expect(explained).toEqual(codes)
+  const [, line = ''] = /Exit codes: ([^.]+)\./.exec(helpOf(createProgram())) ?? []
+  expect(line.match(/\d+/g)?.map(Number)).toEqual(codes)
 })
 
 describe('wrong usage exits 2, says why on stderr and prints no data', () => {
