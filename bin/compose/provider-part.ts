@@ -6,6 +6,7 @@ import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { identifyByName } from '../../services/rpc/identity.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { Rounds } from '../../services/storage/rounds.js'
 import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
@@ -28,8 +29,8 @@ const ASK_EVERY_MS = 10_000
 
 export interface ProviderPart extends Part {
   readonly url: string
-  /** From now on, calls use the certificates as they are now. */
-  reconnect(): void
+  /** From now on, calls use these certificates. */
+  reconnect(tls: TlsMaterial): void
 }
 
 /** Registers the handlers. `token` is called as `survey`. The provider need not answer yet. */
@@ -81,8 +82,8 @@ export function openProviderPart(
       const ofProvider = why === undefined ? [] : [{ what: `survey provider at ${url}`, cause: why }]
       return [...ofProvider, ...(await kept.absent())].map((absence) => ({ ...absence, isDispensable: true }))
     },
-    reconnect() {
-      client.reconnect()
+    reconnect(tls) {
+      client.reconnect(tls)
       nextAskMs = 0
     },
     async close() {
@@ -144,7 +145,7 @@ export function createProviderClient(
   const identify = identifyByName(config.rpcCallers)
   return new ProviderClient({
     address,
-    tls: address.kind === 'tls' ? () => readTls(config) : undefined,
+    tls: address.kind === 'tls' ? readTls(config) : undefined,
     checkNames: (names) =>
       identify(names)?.caller === 'survey_provider'
         ? undefined

@@ -10,6 +10,7 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
 import type { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { Peers } from '../../services/rpc/peers.js'
 import { type LookUp, type Place, Places } from '../../services/rpc/places.js'
@@ -41,8 +42,8 @@ export interface Remote extends Part {
   readonly invoke: Invoke
   /** Fulfils when it is known which of them serve, or after a second. A server need not ask: it looks all the time. */
   choose(): Promise<void>
-  /** From now on, calls use the certificates as they are now. */
-  reconnect(): void
+  /** From now on, calls use these certificates. */
+  reconnect(tls: TlsMaterial): void
 }
 
 /** A connection to one process of a service; it is made when first needed and made again whenever it breaks. */
@@ -61,11 +62,12 @@ export function connectTo(
   lookUp?: LookUp,
 ): Remote {
   const peers = new Peers()
+  let tls = addresses.some(({ kind }) => kind === 'tls') ? readTls(config) : undefined
   const open = ({ address, ip }: Place): Connection => {
     const transport = peers.add({
       address,
       ip,
-      tls: address.kind === 'tls' ? () => readTls(config) : undefined,
+      tls,
       maxRequestBytes: maxRequestBytesOf(service === 'survey' ? SurveyService : TokenService),
       maxResponseBytes: MAX_RESPONSE_BYTES,
       defaultTimeoutMs: config.rpcTimeoutMs,
@@ -104,8 +106,9 @@ export function connectTo(
         cause === undefined ? [] : [{ what: `${service} service at ${url}`, cause, ...(isServed && DISPENSABLE) }],
       )
     },
-    reconnect() {
-      for (const { transport } of connections.values()) transport.reconnect()
+    reconnect(material) {
+      tls = material // for places that are found later, too
+      for (const { transport } of connections.values()) transport.reconnect(tls)
     },
     async close() {
       for (const { transport } of connections.values()) transport.close()

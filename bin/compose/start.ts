@@ -299,7 +299,7 @@ class Assembly {
     const remotes = [this.#tokenRemote, this.#surveyRemote, this.#surveyProvider]
     const onChange = (material: TlsMaterial) => {
       this.#door?.reloadTls(material)
-      for (const remote of remotes) remote?.reconnect()
+      for (const remote of remotes) remote?.reconnect(material)
     }
     const [config, material, log, metrics] = [this.#config, this.#tls, this.#log, this.#metrics]
     const watch = watchTls({ config, material, onChange, log, metrics })

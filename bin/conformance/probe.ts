@@ -39,7 +39,7 @@ export interface Exchange<M extends DescMethod = DescMethod> {
 export class Connection {
   readonly #client: grpc.Client
 
-  constructor(address: Address, tls: (() => TlsMaterial) | undefined) {
+  constructor(address: Address, tls: TlsMaterial | undefined) {
     const options: ConnectionOptions = { address, tls, maxResponseBytes: MAX_RESPONSE_BYTES, isPinged: false }
     this.#client = connect(options, credentials(options))
   }

@@ -57,7 +57,7 @@ export async function testProvider(options: KitOptions): Promise<void> {
   const fixtures = parseFixtures(options.fixtures, await readFixtures(options.fixtures))
   const { url } = options
   const tls = url.kind === 'tls' ? readTls(readConfig(process.env)) : undefined
-  const connection = new Connection(url, tls && (() => tls))
+  const connection = new Connection(url, tls)
   try {
     const info = await preflight(connection, formatAddress(url))
     const report = await runAll(connection, info, fixtures, options)

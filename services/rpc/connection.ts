@@ -10,7 +10,7 @@ export interface ConnectionOptions {
   /** Which of the IP addresses of its host; whichever answers unless given. */
   readonly ip?: string | undefined
   /** PEM texts; needed for an address of kind `tls`. */
-  readonly tls: (() => TlsMaterial) | undefined
+  readonly tls: TlsMaterial | undefined
   /** What is wrong with the names in the server's certificate, beside the name that the address must have there. */
   readonly checkNames?: (subjectAltName: string | undefined) => Error | undefined
   /** Largest response, in bytes. */
@@ -57,11 +57,14 @@ export function connect(options: ConnectionOptions, credentials: grpc.ChannelCre
   })
 }
 
-/** Reads the certificates. */
-export function credentials({ address, tls, checkNames }: ConnectionOptions): grpc.ChannelCredentials {
+export function credentials({
+  address,
+  tls,
+  checkNames,
+}: Pick<ConnectionOptions, 'address' | 'tls' | 'checkNames'>): grpc.ChannelCredentials {
   if (address.kind !== 'tls') return grpc.credentials.createInsecure()
   if (!tls) throw new Error('a TLS address needs certificates')
-  const { ca, key, cert } = tls()
+  const { ca, key, cert } = tls
   // The certificate is checked against the address, whatever server name was sent.
   return grpc.credentials.createSsl(Buffer.from(ca), Buffer.from(key), Buffer.from(cert), {
     checkServerIdentity: (_name, certificate) =>

@@ -53,8 +53,8 @@ export class MultiplexTransport {
   #client: grpc.Client
   /** Where new calls go. */
   #stream: MultiplexStream | undefined
-  /** What is known of the other side, from whoever asks it; until then, the best is assumed. */
-  isServing = true
+  /** Whether the other side has said so, to whoever asks it, since the connection was made. */
+  isServing = false
   /** By the last stream that was opened: the other side does not let this process call. */
   isRefused = false
   /** Since when calls wait for a connection, by performance.now(). */
@@ -134,9 +134,9 @@ export class MultiplexTransport {
     return status?.code === grpc.status.UNIMPLEMENTED ? notServed(MultiplexService.typeName) : undefined
   }
 
-  /** Makes new calls over a new connection, with the certificates as they are now; calls in flight finish. */
-  reconnect(): void {
-    this.#credentials = credentials(this.#options)
+  /** Makes new calls over a new connection, with these certificates; calls in flight finish. */
+  reconnect(tls = this.#options.tls): void {
+    this.#credentials = credentials({ ...this.#options, tls })
     this.#connectAnew()
   }
 

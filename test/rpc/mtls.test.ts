@@ -80,7 +80,7 @@ afterAll(async () => {
 function transportAs(material: TlsMaterial, host = '127.0.0.1'): MultiplexTransport {
   const options = {
     address: { ...address, host },
-    tls: () => material,
+    tls: material,
     maxRequestBytes: 65_536,
     maxResponseBytes: 1 << 20,
     defaultTimeoutMs: 3_000,
@@ -400,6 +400,27 @@ test.each(Object.entries(faults))(
     expect(performance.now() - from).toBeLessThan(3_000)
   },
 )
+
+test('a name that gets another address while the certificates cannot be read is followed with those in use', async () => {
+  const servers = [await startServer({ name: 'DNS:token.test', onCall: () => undefined })]
+  const { port } = parseAddress(servers[0]?.address ?? '') as Extract<Address, { kind: 'tls' }>
+  servers.push(await startServer({ host: '127.0.0.2', port, name: 'DNS:token.test', onCall: () => undefined }))
+  for (const each of servers) each.setServing(true)
+  const config = configAs('DNS:gateway.test')
+  let found = ['127.0.0.1']
+  const where: Address = { kind: 'tls', host: 'token.test', port }
+  const remote = connectTo('token', [where], config, 'gateway', async () =>
+    found.map((address) => ({ address, family: 4 })),
+  )
+  onTestFinished(async () => {
+    await remote.close()
+    await Promise.all(servers.map((each) => each.drain(500)))
+  })
+  await remote.absent()
+  rmSync(config.rpcTlsCert)
+  found = ['127.0.0.1', '127.0.0.2']
+  await expect.poll(async () => (await remote.absent()).map(({ what }) => what), { timeout: 20_000 }).toEqual([])
+})
 
 test.each([
   ['127.0.0.1', 'IP:127.0.0.1', true],

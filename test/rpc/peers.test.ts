@@ -7,6 +7,7 @@ import { connectTo } from '../../bin/compose/remote.js'
 import { readConfig } from '../../bin/config.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { clientOf } from '../../services/rpc/client.js'
+import { Peers } from '../../services/rpc/peers.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { FakePeer } from './fake-peer.js'
 
@@ -137,6 +138,32 @@ test('one that comes back is used again once it says that it serves', async () =
   await a.start()
   await looks()
   expect(await answering()).toBe('aabb')
+})
+
+test('one that is new gets no calls before it has said that it serves, while another has', async () => {
+  const folder = temporaryDirectory()
+  const peers = new Peers()
+  const add = async (name: string) => {
+    const peer = new FakePeer(path.join(folder, name), name)
+    onTestFinished(() => peer.kill())
+    await peer.start()
+    const address = { kind: 'unix', path: path.join(folder, name) } as const
+    const sizes = { maxRequestBytes: 1_000, maxResponseBytes: 1_000 }
+    const transport = peers.add({ address, tls: undefined, ...sizes, defaultTimeoutMs: 5_000 })
+    onTestFinished(() => transport.close())
+    return transport
+  }
+  const { verifyAccessToken } = clientOf(TokenService, peers.invoke)
+  const old = await add('a')
+  old.open()
+  await expect.poll(() => old.isConnected).toBe(true)
+  old.isServing = true
+  const added = await add('b')
+  added.open()
+  await expect.poll(() => added.isConnected).toBe(true)
+  for (let call = 0; call < 4; call += 1) expect((await verifyAccessToken(verification)).openid).toBe('a')
+  added.isServing = true
+  expect((await verifyAccessToken(verification)).openid).toBe('b')
 })
 
 test('while none can be reached, calls wait, and go to the first that can, whatever the health of the others', async () => {

@@ -225,7 +225,7 @@ describe('over mTLS', () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-provider-'))
     onTestFinished(() => rmSync(folder, { recursive: true }))
     const files = pemFiles(folder, materialOf(authority, authority.issue('DNS:survey.test')))
-    return { started, ...clientOf(started.url, { ...files, RPC_CALLERS: ROLES }) }
+    return { started, files, ...clientOf(started.url, { ...files, RPC_CALLERS: ROLES }) }
   }
 
   test('a server with the role survey_provider is asked, by the certificate of this process', async () => {
@@ -234,6 +234,15 @@ describe('over mTLS', () => {
     expect(started.calls[0]?.caller).toBe('DNS:survey.test')
     client.reconnect()
     expect((await ask(client)).outcome).toBe('ok')
+  })
+
+  test('while the certificates cannot be read it is called with those in use, also by a breaker that connects anew', async () => {
+    const { client, started, files } = await overTls('DNS:platform.test,IP:127.0.0.1')
+    expect((await ask(client)).outcome).toBe('ok')
+    rmSync(files.RPC_TLS_CERT ?? '')
+    await started.kill()
+    for (let call = 0; call < 12; call += 1) expect((await ask(client)).outcome).not.toBe('ok')
+    expect(client.isBreakerOpen).toBe(true)
   })
 
   test.each([

@@ -46,10 +46,12 @@ const validateInfo = compileRules(GetProviderInfoResponseSchema)
 export class ProviderClient {
   readonly #options: ProviderClientOptions
   readonly #breaker = new Breaker()
+  #credentials: grpc.ChannelCredentials
   #client: grpc.Client
 
   constructor(options: ProviderClientOptions) {
     this.#options = options
+    this.#credentials = credentials(options)
     this.#client = this.#connected()
   }
 
@@ -99,8 +101,13 @@ export class ProviderClient {
     return info
   }
 
-  /** Makes new calls over a new connection, with the certificates as they are now. */
-  reconnect(): void {
+  /** Makes new calls over a new connection, with these certificates. */
+  reconnect(tls = this.#options.tls): void {
+    this.#credentials = credentials({ ...this.#options, tls })
+    this.#connectAnew()
+  }
+
+  #connectAnew(): void {
     this.#client.close()
     this.#client = this.#connected()
   }
@@ -111,7 +118,7 @@ export class ProviderClient {
 
   #connected(): grpc.Client {
     const options = { ...this.#options, isPinged: false, maxResponseBytes: MAX_RESPONSE_BYTES } as const
-    return connect(options, credentials(options))
+    return connect(options, this.#credentials)
   }
 
   async #throughBreaker(call: SingleCall): Promise<Buffer> {
@@ -127,7 +134,7 @@ export class ProviderClient {
       if (call.signal?.aborted || !(error instanceof ProviderFailure)) throw error
       if (isNoAnswer(error)) this.#breaker.failed()
       else this.#breaker.answered()
-      if (this.#breaker.isOpen && client === this.#client) this.reconnect() // the connection may be what is broken
+      if (this.#breaker.isOpen && client === this.#client) this.#connectAnew() // the connection may be what is broken
       throw error
     }
   }
