@@ -1,6 +1,7 @@
 // What the doctor looks at, one function per line of its report: what keeps a service from starting, or from being safe.
 import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import { get } from 'node:http'
+import path from 'node:path'
 import { text as textOf } from 'node:stream/consumers'
 import { type Address, formatAddress, hostInUrl } from '../../services/rpc/address.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
@@ -15,6 +16,7 @@ import { errorCode } from '../error-code.js'
 import { CommandError } from '../exit.js'
 import { isLoopback } from '../loopback.js'
 import { fewOpenFiles } from '../open-files.js'
+import { userName } from '../owner.js'
 import type { Database } from '../settings.js'
 import { inShell } from '../shell.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
@@ -22,6 +24,7 @@ import { unprotectedDatabase } from '../unprotected-database.js'
 import { untrustedProxy } from '../untrusted-proxy.js'
 
 export type Verdict = {
+  /** Of what is not ok: what it is, where, and behind the last semicolon what to do. */
   /** `odd` is worth a look and fails nothing. */
   readonly state: 'ok' | 'odd' | 'wrong'
   readonly detail: string
@@ -44,11 +47,11 @@ type Check = (config: Config) => Verdict | undefined | Promise<Verdict>
 export const checks: Readonly<Record<string, Check>> = {
   'data directory': dataDirectory,
   'token database': ({ tokenDatabase, tokenServiceUrl }) =>
-    database(tokenDatabase, tokenCopy, tokenServiceUrl !== undefined),
+    database(tokenDatabase, 'TOKEN_DATABASE_URL', tokenCopy, tokenServiceUrl !== undefined),
   'survey database': ({ surveyDatabase, surveyServiceUrl, surveyProviderUrl }) =>
-    database(surveyDatabase, surveyCopy, (surveyServiceUrl ?? surveyProviderUrl) !== undefined),
-  'disk space': ({ dataDir }) => diskSpace(dataDir),
-  clock: ({ tokenDatabase }) => clock(tokenDatabase),
+    database(surveyDatabase, 'SURVEY_DATABASE_URL', surveyCopy, (surveyServiceUrl ?? surveyProviderUrl) !== undefined),
+  'disk space': diskSpace,
+  clock,
   certificate,
   'public address': publicAddress,
   'admin address': adminAddress,
@@ -67,26 +70,38 @@ function dataDirectory({ dataDir, tokenServiceUrl, surveyServiceUrl }: Config): 
 
 function privateDirectory(directory: string): Verdict {
   const stat = statSync(directory)
-  if (!stat.isDirectory()) return wrong(`${directory} is not a directory`)
+  if (!stat.isDirectory()) return wrong(`${directory} is not a directory; move it away, or correct DATA_DIR`)
   const { mode, uid } = stat
   const self = process.getuid?.()
-  if (self !== undefined && self !== 0 && uid !== self) return wrong(`${directory} belongs to another user`)
-  if ((mode & 0o077) !== 0) return wrong(`${directory} is open to others: it should be our own, of mode 0700`)
+  if (self !== undefined && self !== 0 && uid !== self) {
+    const owner = userName(uid)
+    return wrong(
+      `${directory} belongs to ${owner}; run this as ${owner} if that is the service's user, or correct DATA_DIR`,
+    )
+  }
+  if ((mode & 0o077) !== 0) return wrong(`${directory} is open to others; run: chmod 700 ${inShell(directory)}`)
   try {
     accessSync(directory, constants.W_OK)
   } catch (error) {
-    return wrong(`${directory} cannot be written (${errorCode(error, 'unknown')})`)
+    const code = errorCode(error, 'unknown')
+    const toDo = code === 'EACCES' ? `run: chmod 700 ${inShell(directory)}` : 'mount it so that it can be written'
+    return wrong(`${directory} cannot be written (${code}); ${toDo}`)
   }
   return ok(`${directory}, for its owner alone`)
 }
 
 /** @param isElsewhere whether its service is: then no database need be here */
-function database(where: Database, schemas: CopiedSchema, isElsewhere: boolean): ReturnType<Check> {
-  if (where.kind === 'postgres') return postgres(where.url, schemas)
-  return sqliteFile(where.file, schemas, isElsewhere)
+function database(where: Database, variable: string, schemas: CopiedSchema, isElsewhere: boolean): ReturnType<Check> {
+  if (where.kind === 'postgres') return postgres(where.url, variable, schemas)
+  return sqliteFile(where.file, variable, schemas, isElsewhere)
 }
 
-function sqliteFile(file: string, { sqlite }: CopiedSchema, isElsewhere: boolean): Verdict | undefined {
+function sqliteFile(
+  file: string,
+  variable: string,
+  { sqlite }: CopiedSchema,
+  isElsewhere: boolean,
+): Verdict | undefined {
   try {
     const facts = inspectDatabase(file, sqlite)
     if (!facts && isElsewhere) return undefined
@@ -97,11 +112,11 @@ function sqliteFile(file: string, { sqlite }: CopiedSchema, isElsewhere: boolean
   } catch (error) {
     if (error instanceof CommandError) return wrong([error.message, error.hint].join('; '))
     if (error instanceof DatabaseRefused) return wrong(error.message)
-    return wrong(`${file} cannot be read: ${reasonOf(error)}`)
+    return wrong(`${file} cannot be read: ${reasonOf(error)}; free it, or correct ${variable}`)
   }
 }
 
-async function postgres(url: string, { postgres: schema }: CopiedSchema): Promise<Verdict> {
+async function postgres(url: string, variable: string, { postgres: schema }: CopiedSchema): Promise<Verdict> {
   const { examine } = await import('../../services/storage/postgres/open.js') // loads the driver: only here
   try {
     const { version, flaws } = await examine(url, schema)
@@ -111,7 +126,8 @@ async function postgres(url: string, { postgres: schema }: CopiedSchema): Promis
     const danger = unprotectedDatabase(url)
     return danger === undefined ? ok(detail) : odd(`${detail}; ${danger}`)
   } catch (error) {
-    return wrong(error instanceof DatabaseRefused ? error.message : `PostgreSQL cannot be used: ${reasonOf(error)}`)
+    if (error instanceof DatabaseRefused) return wrong(error.message)
+    return wrong(`PostgreSQL cannot be used: ${reasonOf(error)}; start or mend it, or correct ${variable}`)
   }
 }
 
@@ -125,33 +141,48 @@ export function inOneLine(text: string): string {
   return text.trim().replace(/\s*\n\s*/g, '; ')
 }
 
-function diskSpace(directory: string): Verdict {
-  if (!existsSync(directory)) return ok('nothing stored yet')
-  const { bavail, bsize } = statfsSync(directory)
-  const free = bavail * bsize
-  const detail = `${(free / 1024 ** 3).toFixed(1)} GiB free`
-  if (free < NO_DISK_BYTES) return wrong(`${detail}; writes are about to fail`)
-  return free < LOW_DISK_BYTES ? odd(detail) : ok(detail)
+/** Of the disk with the least of those that the data are on. */
+function diskSpace({ dataDir, ...databases }: Config): Verdict {
+  const folders = [dataDir, ...filesOf(databases).map(path.dirname)].filter(existsSync)
+  const disks = folders.map((folder) => ({ folder, free: freeOn(folder) }))
+  const [least] = disks.sort((one, other) => one.free - other.free)
+  if (!least) return ok('nothing stored yet')
+  const detail = `${(least.free / 1024 ** 3).toFixed(1)} GiB free on the disk of ${least.folder}`
+  if (least.free < NO_DISK_BYTES) return wrong(`${detail}, and writes are about to fail; make room there`)
+  return least.free < LOW_DISK_BYTES ? odd(`${detail}; make room there`) : ok(detail)
+}
+
+function freeOn(folder: string): number {
+  const { bavail, bsize } = statfsSync(folder)
+  return bavail * bsize
+}
+
+function filesOf({ tokenDatabase, surveyDatabase }: Pick<Config, 'tokenDatabase' | 'surveyDatabase'>): string[] {
+  return [tokenDatabase, surveyDatabase].flatMap((database) => (database.kind === 'sqlite' ? [database.file] : []))
 }
 
 /** Lifetimes depend on the clock: one that went back keeps things alive for longer. */
-function clock(database: Database): Verdict {
+function clock(databases: Config): Verdict {
   const now = Date.now()
-  if (now < EARLIEST_NOW_MS) return wrong(`the clock says ${new Date(now).toISOString()}`)
-  const files = database.kind === 'sqlite' ? [database.file, `${database.file}-wal`] : []
-  const aheadMs = Math.max(0, ...files.filter(existsSync).map((name) => statSync(name).mtimeMs - now))
-  if (aheadMs > CLOCK_TOLERANCE_MS) {
-    return wrong(`the database was written ${Math.round(aheadMs / 1000)} s in the future; the clock went back`)
+  const time = new Date(now).toISOString()
+  if (now < EARLIEST_NOW_MS) return wrong(`the clock says ${time}; set it`)
+  for (const file of filesOf(databases).flatMap((name) => [name, `${name}-wal`])) {
+    const aheadMs = existsSync(file) ? statSync(file).mtimeMs - now : 0
+    if (aheadMs <= CLOCK_TOLERANCE_MS) continue
+    const when = `${Math.round(aheadMs / 1000)} s in the future`
+    return wrong(`${file} was written ${when}, so the clock went back; set it, or, if it is right, wait until then`)
   }
-  return ok(new Date(now).toISOString())
+  return ok(time)
 }
+
+const REPLACE = 'replace it, with its key in RPC_TLS_KEY: running processes notice'
 
 function certificate(config: Config): Verdict | undefined {
   if (!usesTls(config, RPC_ADDRESSES)) return undefined
   const endsAtMs = endOf(readFileSync(config.rpcTlsCert, 'utf8')) // readConfig has read it before
   const detail = `${config.rpcTlsCert} ends at ${new Date(endsAtMs).toISOString()}`
-  if (endsAtMs < Date.now()) return wrong(detail)
-  return endsAtMs - Date.now() < CERTIFICATE_SOON_MS ? odd(detail) : ok(detail)
+  if (endsAtMs < Date.now()) return wrong(`${detail}, which is past; ${REPLACE}`)
+  return endsAtMs - Date.now() < CERTIFICATE_SOON_MS ? odd(`${detail}; ${REPLACE}`) : ok(detail)
 }
 
 function publicAddress(config: Config): Verdict {
@@ -165,11 +196,12 @@ function publicAddress(config: Config): Verdict {
       `HOST is ${host} but PUBLIC_URL is ${publicUrl.origin}; set PUBLIC_URL to the https address people use`,
     )
   }
-  return wrong(`${publicUrl.origin} is not https: tokens and passwords travel in the clear`)
+  const danger = `${publicUrl.origin} is not https: tokens and passwords travel in the clear`
+  return wrong(`${danger}; set PUBLIC_URL to the https address of the proxy in front`)
 }
 
 function adminAddress({ adminHost, adminPort }: Config): Verdict {
-  if (adminPort === 0) return odd('turned off: no health checks, no metrics')
+  if (adminPort === 0) return odd('turned off: no health checks, no metrics; set ADMIN_PORT')
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   if (isLoopback(adminHost)) return ok(`${address}, this machine only`)
   return odd(`${address}; make sure that only your monitoring reaches it`)
@@ -193,7 +225,8 @@ async function serviceElsewhere(
   await remote.close()
   if (absent.length === 0) return ok(`serves at ${remote.url}`)
   const faults = absent.map(({ what, cause }) => `${what}: ${inOneLine(cause)}`).join('; ')
-  return areNeeded(absent) ? wrong(faults) : odd(`serves at another address; ${faults}`)
+  const toDo = `start or mend it, or correct ${service.toUpperCase()}_SERVICE_URL`
+  return areNeeded(absent) ? wrong(`${faults}; ${toDo}`) : odd(`serves at another address; ${faults}; ${toDo}`)
 }
 
 async function surveyProvider(address: Address, config: Config): Promise<Verdict> {
@@ -202,7 +235,8 @@ async function surveyProvider(address: Address, config: Config): Promise<Verdict
   const { good, cause } = await introduce(client)
   client.close()
   const where = formatAddress(address)
-  return good === undefined ? wrong(`${where}: ${inOneLine(cause)}`) : ok(`${good}, answers at ${where}`)
+  if (good !== undefined) return ok(`${good}, answers at ${where}`)
+  return wrong(`${where}: ${inOneLine(cause)}; start or mend it, or correct SURVEY_PROVIDER_URL`)
 }
 
 async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
@@ -212,18 +246,19 @@ async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
     const { status, text } = await answer(adminHost, adminPort, '/readyz')
     if (status === 200 && text === 'ready\n') return ok(`running and ready at ${address}`)
     if (status === 200 && text.startsWith('ready\n'))
-      return odd(`running at ${address}; ${inOneLine(text.slice(0, 200))}`)
-    return wrong(`/readyz at ${address} answers ${status}: ${inOneLine(text.slice(0, 200))}`)
+      return odd(`running at ${address}; ${inOneLine(text.slice(0, 200))}; its log says why`)
+    return wrong(`/readyz at ${address} answers ${status}: ${inOneLine(text.slice(0, 200))}; its log says why`)
   } catch (error) {
     if (errorCode(error, '') === 'ECONNREFUSED') return ok(`not running on ADMIN_PORT ${adminPort}`)
-    return wrong(`/readyz at ${address} does not answer: ${reasonOf(error)}`)
+    const toDo = 'end what hangs there, or correct ADMIN_HOST and ADMIN_PORT'
+    return wrong(`/readyz at ${address} does not answer: ${reasonOf(error)}; ${toDo}`)
   }
 }
 
 /** Not by fetch, which refuses ports that it takes for those of other protocols. */
-function answer(host: string, port: number, path: string): Promise<{ status: number | undefined; text: string }> {
+function answer(host: string, port: number, target: string): Promise<{ status: number | undefined; text: string }> {
   return new Promise((resolve, reject) => {
-    const request = get({ host, port, path, agent: false }, (response) => {
+    const request = get({ host, port, path: target, agent: false }, (response) => {
       textOf(response).then((text) => resolve({ status: response.statusCode, text }), reject)
     })
     const late = setTimeout(() => request.destroy(new Error(`not within ${ANSWER_TIMEOUT_MS} ms`)), ANSWER_TIMEOUT_MS)

@@ -26,7 +26,10 @@ export async function checkProvider(settings: ProviderSettings, origin: string):
     return { state, detail: [`${settings.issuer} answers`, ...wrong, ...odd, callback].join('; ') }
   } catch (error) {
     const why = error instanceof ProviderFailure ? `${error.kind}, ${error.detail}` : reasonOf(error)
-    return { state: 'wrong', detail: `${settings.issuer} cannot be used: ${why}; ${callback}` }
+    return {
+      state: 'wrong',
+      detail: `${settings.issuer} cannot be used: ${why}; mend it there, or in OIDC_PROVIDERS_FILE; ${callback}`,
+    }
   }
 }
 
@@ -44,10 +47,12 @@ function faultsOf({ tokenAuth }: ProviderSettings, metadata: ServerMetadata, { a
   const algorithms = metadata.id_token_signing_alg_values_supported ?? ['RS256']
   const methods = metadata.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
   const found = [
-    Math.abs(aheadMs) > CLOCK_TOLERANCE_MS && `its clock is ${Math.round(aheadMs / 1000)} s ahead of ours`,
-    keys === 0 && 'it publishes no keys',
-    !algorithms.some((one) => SIGNING_ALGORITHMS.includes(one)) && `it signs ID tokens with ${algorithms} only`,
-    !methods.includes(tokenAuth) && `it does not know token_auth ${tokenAuth}, but ${methods}`,
+    Math.abs(aheadMs) > CLOCK_TOLERANCE_MS &&
+      `its clock is ${Math.round(aheadMs / 1000)} s ahead of ours: set the one that is wrong`,
+    keys === 0 && 'it publishes no keys: it must have one that signs ID tokens',
+    !algorithms.some((one) => SIGNING_ALGORITHMS.includes(one)) &&
+      `it signs ID tokens with ${algorithms} only: choose ${SIGNING_ALGORITHMS[0]} for this client there`,
+    !methods.includes(tokenAuth) && `it does not know token_auth ${tokenAuth}: set one that it knows, ${methods}`,
   ]
   return found.filter((one) => one !== false)
 }
@@ -57,9 +62,11 @@ function oddities({ scopes, switchAccountPrompt }: ProviderSettings, metadata: S
   const unknown = scopes.filter((scope) => Array.isArray(known.scopes) && !known.scopes.includes(scope))
   const lacksPrompt = Array.isArray(known.prompts) && !known.prompts.includes(switchAccountPrompt)
   const found = [
-    !metadata.code_challenge_methods_supported?.includes('S256') && 'it does not say that it knows PKCE with S256',
-    unknown.length > 0 && `it does not know the scopes ${unknown}`,
-    lacksPrompt && `it does not know switch_account_prompt ${switchAccountPrompt}`,
+    !metadata.code_challenge_methods_supported?.includes('S256') &&
+      'it does not say that it knows PKCE with S256: turn it on there',
+    unknown.length > 0 && `it does not know the scopes ${unknown}: take them out of scopes`,
+    lacksPrompt &&
+      `it does not know switch_account_prompt ${switchAccountPrompt}: set one that it knows, ${known.prompts}`,
   ]
   return found.filter((one) => one !== false)
 }

@@ -15,13 +15,13 @@ type Answers = (issuer: string) => {
 
 const KEY = { kty: 'RSA', n: 'AQAB', e: 'AQAB' }
 
-/** A provider that answers so; counts how often it is asked. */
-async function startAnswering(answers: Answers) {
-  const seen = { asked: 0 }
+/** A provider that answers so, until it is told otherwise; counts how often it is asked. */
+async function startAnswering(first: Answers) {
+  const seen = { asked: 0, answers: first }
   const server = createServer(({ url, headers }, response) => {
     seen.asked += 1
     const issuer = `http://${headers.host}`
-    const { status = 200, date, keys = [KEY], metadata = {} } = answers(issuer)
+    const { status = 200, date, keys = [KEY], metadata = {} } = seen.answers(issuer)
     const endpoints = { authorization_endpoint: `${issuer}/a`, token_endpoint: `${issuer}/t`, jwks_uri: `${issuer}/k` }
     const good = { issuer, ...endpoints, code_challenge_methods_supported: ['S256'] }
     response.writeHead(status, { 'content-type': 'application/json', ...(date && { date }) })
@@ -32,8 +32,12 @@ async function startAnswering(answers: Answers) {
   return { seen, issuer: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, clientSecret: 'canary' }
 }
 
-async function examine(provider: { readonly issuer: string; readonly clientSecret: string }, args = ['--online']) {
-  const file = providersFile({ corp: provider })
+async function examine(
+  provider: { readonly issuer: string; readonly clientSecret: string },
+  args = ['--online'],
+  settings: Readonly<Record<string, unknown>> = {},
+) {
+  const file = providersFile({ corp: provider }, settings)
   const env = { OIDC_PROVIDERS_FILE: file, PUBLIC_URL: 'https://auth.example', TRUSTED_PROXIES: '::1' }
   const { exitCode, stdout } = await (await createProcess(env)).run(['doctor', '--json', ...args])
   expect(stdout).not.toContain('canary')
@@ -61,35 +65,68 @@ test('a provider is not asked without --online', async () => {
 
 const hourOff = new Date(Date.now() + 3_600_000).toUTCString()
 
-test.each<[string, Answers, string, RegExp]>([
-  ['is an issuer of another name', () => ({ metadata: { issuer: 'https://a.example' } }), 'wrong', /misconfigured, /],
-  ['answers 503', () => ({ status: 503 }), 'wrong', /unavailable, .*; redirect URI: /],
-  ['has another time', () => ({ date: hourOff }), 'wrong', /; its clock is 3[56]\d\d s ahead of ours/],
-  ['publishes no keys', () => ({ keys: [] }), 'wrong', /; it publishes no keys/],
+/** Where ours do not fit, what they must be; where the provider is wrong, it answers well from then on. */
+const atTheProvider = undefined
+
+test.each<[string, Answers, string, RegExp, Readonly<Record<string, unknown>> | undefined]>([
+  [
+    'is an issuer of another name',
+    () => ({ metadata: { issuer: 'https://a.example' } }),
+    'wrong',
+    /misconfigured, .*; mend it there, or in OIDC_PROVIDERS_FILE; redirect URI: /,
+    atTheProvider,
+  ],
+  ['answers 503', () => ({ status: 503 }), 'wrong', /unavailable, .*; mend it there, or in OIDC/, atTheProvider],
+  [
+    'has another time',
+    () => ({ date: hourOff }),
+    'wrong',
+    /; its clock is 3[56]\d\d s ahead of ours: set the one that is wrong; /,
+    atTheProvider,
+  ],
+  ['publishes no keys', () => ({ keys: [] }), 'wrong', /; it publishes no keys: it must have one/, atTheProvider],
   [
     'signs with a shared secret',
     () => ({ metadata: { id_token_signing_alg_values_supported: ['HS256'] } }),
     'wrong',
-    /; it signs ID tokens with HS256 only/,
+    /; it signs ID tokens with HS256 only: choose RS256 for this client there; /,
+    atTheProvider,
   ],
   [
     'wants another way to show the secret',
     () => ({ metadata: { token_endpoint_auth_methods_supported: ['client_secret_post'] } }),
     'wrong',
-    /; it does not know token_auth client_secret_basic, but client_secret_post/,
+    /; it does not know token_auth client_secret_basic: set one that it knows, client_secret_post; /,
+    { token_auth: 'client_secret_post' },
   ],
-  ['has no PKCE', () => ({ metadata: { code_challenge_methods_supported: ['plain'] } }), 'odd', /PKCE with S256/],
-  ['lacks a scope', () => ({ metadata: { scopes_supported: ['openid'] } }), 'odd', /does not know the scopes profile/],
+  [
+    'has no PKCE',
+    () => ({ metadata: { code_challenge_methods_supported: ['plain'] } }),
+    'odd',
+    /PKCE with S256: turn it on there; /,
+    atTheProvider,
+  ],
+  [
+    'lacks a scope',
+    () => ({ metadata: { scopes_supported: ['openid'] } }),
+    'odd',
+    /does not know the scopes profile: take them out of scopes; /,
+    { scopes: ['openid'] },
+  ],
   [
     'lacks the prompt for another account',
     () => ({ metadata: { prompt_values_supported: ['login'] } }),
     'odd',
-    /does not know switch_account_prompt select_account/,
+    /does not know switch_account_prompt select_account: set one that it knows, login; /,
+    { switch_account_prompt: 'login' },
   ],
-])('a provider that %s is told so', async (_, answers, state, detail) => {
-  const { exitCode, found } = await examine(await startAnswering(answers))
+])('a provider that %s is told so, and is ok when that is mended', async (_, answers, state, detail, settings) => {
+  const provider = await startAnswering(answers)
+  const { exitCode, found } = await examine(provider)
   expect(found).toEqual({ check: 'provider corp', state, detail: expect.stringMatching(detail) })
   expect(exitCode).toBe(state === 'wrong' ? 1 : 0)
+  if (settings === atTheProvider) provider.seen.answers = () => ({})
+  expect(await examine(provider, ['--online'], settings)).toMatchObject({ exitCode: 0, found: { state: 'ok' } })
 })
 
 test('a provider that is down is unavailable', async () => {

@@ -1,7 +1,6 @@
 // Apps, secrets, users, surveys, grants and audit by command line.
 import { execFileSync, spawnSync } from 'node:child_process'
 import {
-  chmodSync,
   closeSync,
   existsSync,
   mkdirSync,
@@ -1070,15 +1069,5 @@ describe('files', () => {
     expect(stderr).toMatch(/^survey-auth: cannot write \S+: disk I\/O error \(SQLITE_IOERR_[A-Z]+\)\n$/)
     expect([status, stderr.includes(file)]).toEqual([1, true])
     expect(readdirSync(service.dataDir).filter((name) => name.includes('backup'))).toEqual([])
-  })
-
-  test('the doctor finds a file that others may read', async () => {
-    const service = await createProcess()
-    await service.run(['migrate'])
-    expect((await service.run(['doctor'])).exitCode).toBe(0)
-    chmodSync(path.join(service.dataDir, 'token.db'), 0o644)
-    const { exitCode, stdout } = await service.run(['doctor'])
-    expect(exitCode).toBe(1)
-    expect(stdout).toMatch(/token database +wrong +.*chmod 600/)
   })
 })

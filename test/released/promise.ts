@@ -114,7 +114,10 @@ async function metrics(): Promise<Record<string, string[]>> {
 /** A released step is never edited: not even in its white space, which one would have to look at to tell. */
 function digests(migrations: readonly Migration[]): Record<string, string> {
   const sha256 = (sql: string) => createHash('sha256').update(sql).digest('hex')
-  return Object.fromEntries(migrations.map(({ version, sql }) => [String(version), sha256(sql)]))
+  const who = (usableFrom: number | undefined) => (usableFrom === undefined ? '' : `, usable from ${usableFrom}`)
+  return Object.fromEntries(
+    migrations.map(({ version, sql, usableFrom }) => [String(version), `${sha256(sql)}${who(usableFrom)}`]),
+  )
 }
 
 const openapi = loadOpenApi()

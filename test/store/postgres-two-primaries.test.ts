@@ -108,6 +108,12 @@ test('readiness, the log, a metric and doctor name it, and the service starts th
   const findings = JSON.parse(stdout) as { readonly check: string }[]
   expect({ exitCode, found: findings.find(({ check }) => check === 'token database') }).toEqual({
     exitCode: 1,
-    found: { check: 'token database', state: 'wrong', detail: expect.stringContaining('it is on timeline 1') },
+    found: {
+      check: 'token database',
+      state: 'wrong',
+      detail: expect.stringMatching(/it is on timeline 1, .+: stop it, and make it a standby/),
+    },
   })
+  await former.stop()
+  expect((await service.run(['doctor'])).exitCode).toBe(0)
 })

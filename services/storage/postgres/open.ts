@@ -87,7 +87,7 @@ async function requireFitting(client: pg.ClientBase, name: string): Promise<void
   const { rows } = await client.query<{ fsync: string | null; encoding: string | null }>(SETTINGS)
   const { fsync, encoding } = rows[0] ?? {}
   if (fsync === 'off')
-    throw new DatabaseRefused('the database runs with fsync = off and could lose acknowledged writes')
+    throw new DatabaseRefused('the database runs with fsync = off and could lose acknowledged writes: set it to on')
   if (!ENCODINGS.has(encoding)) {
     throw new DatabaseRefused(
       `the ${name} database has the encoding ${encoding}, which cannot hold every text; create one with ENCODING 'UTF8' TEMPLATE template0`,

@@ -39,12 +39,16 @@ export function judgeStandbys(list: string, { connected, waiting }: Connected): 
   const missing = names.filter((name) => !connected.includes(name.toLowerCase()))
   const what = (standbys: readonly string[]) => `synchronous standby ${standbys.join(', ')}`
   if (counted.length < needed) {
-    const cause = `writes wait for ${needed} of synchronous_standby_names, and ${counted.length} can confirm: they get 503, and take effect once it is back or no longer listed`
+    const cause = `writes wait for ${needed} of synchronous_standby_names, and ${counted.length} can confirm: they get 503, and take effect late; start it, or take it out of synchronous_standby_names`
     return [{ what: what(missing), state: 'missing', cause }]
   }
   if (waiting === 0) return []
   return [
-    { what: what(names), state: 'does not confirm', cause: `${waiting} writes have waited for more than a second` },
+    {
+      what: what(names),
+      state: 'does not confirm',
+      cause: `${waiting} writes have waited for more than a second; mend it, or take it out of synchronous_standby_names`,
+    },
   ]
 }
 

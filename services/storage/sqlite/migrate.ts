@@ -50,7 +50,7 @@ export function knownVersion(db: Connection, schema: Schema): number {
   const isEmpty = state.version === 0 && db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined
   if (isEmpty) return 0
   if (db.pragma('application_id', { simple: true }) !== applicationId) {
-    throw new DatabaseRefused(`${db.name} is not a ${name} database of this program`)
+    throw new DatabaseRefused(`${db.name} is not a ${name} database of this program: name another file`)
   }
   requireUsable(state, migrations, `the ${name} database ${db.name}`)
   return state.version
