@@ -447,6 +447,21 @@ test('a connection that comes after all were abandoned is not kept', async () =>
   client.release()
 })
 
+test('a server without a connection to spare fails no call while there is one: it is shared', async () => {
+  const superuser = await cluster.createDatabase()
+  await query(superuser, 'CREATE ROLE limited LOGIN CONNECTION LIMIT 2; GRANT CREATE ON SCHEMA public TO limited')
+  const database = closing(
+    await openDatabase({ ...patient, url: superuser.replace('postgres@', 'limited@'), poolSize: 10 }, NOTHING),
+  )
+  const read = () => database.read<{ pid: number }>({ name: '', text: 'SELECT pg_backend_pid() AS pid' }, [])
+  const pids = async () => new Set((await Promise.all(Array.from({ length: 40 }, read))).map(([row]) => row?.pid))
+  expect((await pids()).size).toBe(2)
+  await query(superuser, 'ALTER ROLE limited CONNECTION LIMIT 9')
+  await expect.poll(async () => (await pids()).size, { timeout: 5_000 }).toBe(9)
+  await query(superuser, 'ALTER ROLE limited CONNECTION LIMIT 0')
+  expect((await pids()).size).toBe(9)
+})
+
 test('no other primary is looked for because all connections stay in use', async () => {
   const relay = await openRelay()
   const url = `postgres://postgres@127.0.0.1:${relay.port},127.0.0.1:${cluster.port}/postgres`

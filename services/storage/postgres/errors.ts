@@ -67,6 +67,11 @@ export function isWaitOver(error: unknown): boolean {
   return error instanceof Error && error.message === 'timeout exceeded when trying to connect'
 }
 
+/** The server has no connection to spare, for anybody or for our role. */
+export function isServerFull(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === '53300'
+}
+
 /** A server that answers but does not take writes. */
 export class NotWritable extends Error {
   override readonly name = 'NotWritable'

@@ -5,7 +5,15 @@ import type { Connections } from '../connections.js'
 import type { Flaw } from '../flaw.js'
 import { StoreUnavailable } from '../store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
-import { isDisconnected, isReadOnly, isUnanswered, isWaitOver, NotWritable, PoolExhausted } from './errors.js'
+import {
+  isDisconnected,
+  isReadOnly,
+  isServerFull,
+  isUnanswered,
+  isWaitOver,
+  NotWritable,
+  PoolExhausted,
+} from './errors.js'
 import { OpenSockets } from './open-sockets.js'
 import { describe, type Server } from './server.js'
 import { prepareSession, type SessionTimes } from './session.js'
@@ -32,6 +40,7 @@ const KEEP_IDLE_MS = 60_000
 const KEEPALIVE_AFTER_MS = 10_000
 const PROBE_PAUSE_MS = 100 // after a search that found no primary
 const LOOK_EVERY_MS = 5_000 // for a primary beside the one in use: what is written to one of them will be lost
+const SHARE_FOR_MS = 1_000 // while the server has no connection to spare: then it is asked for more again
 const LET_GO_PAUSE_MS = 50 // between checks whether a connection of a closing pool is still in use
 
 /** Parses bigint as a number: every one of ours is a time in ms or an id below 2^53. */
@@ -121,7 +130,7 @@ export class PrimaryPool {
         throw new PoolExhausted()
       }
       try {
-        return await connect(current)
+        return await connect(current, this.#options.poolSize)
       } catch (error) {
         if (this.#current === current && this.#mayHaveMoved(error)) await this.#findPrimary()
         if (this.#current === current) throw this.#refusal ?? error
@@ -275,8 +284,24 @@ export class PrimaryPool {
   }
 }
 
+/** When the server has no connection to spare, those that are there are waited for. */
+async function connect(from: HostPool, poolSize: number): Promise<pg.PoolClient> {
+  try {
+    return await take(from)
+  } catch (error) {
+    const { pool, inUse } = from
+    const there = inUse.size + pool.idleCount
+    if (!isServerFull(error) || there === 0) throw error
+    pool.options.max = there
+    setTimeout(() => {
+      pool.options.max = poolSize
+    }, SHARE_FOR_MS).unref()
+    return take(from)
+  }
+}
+
 /** @throws PoolExhausted when all connections stay in use. The driver has the same error for one that could not be made in time. */
-function connect({ pool, inUse, waiting }: HostPool): Promise<pg.PoolClient> {
+function take({ pool, inUse, waiting }: HostPool): Promise<pg.PoolClient> {
   return new Promise((resolve, reject) => {
     waiting.add(reject)
     pool.connect().then(
