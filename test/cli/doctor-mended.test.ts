@@ -7,6 +7,7 @@ import {
   chownSync,
   copyFileSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmdirSync,
@@ -488,6 +489,18 @@ if (process.getuid?.() === 0 && examineAsNobody('configuration', '/').state === 
     asAdvised(detail)
     expect(found()).toMatchObject({ exitCode: 0, state: 'ok' })
   })
+
+  test('token database: one that root has made for somebody else is wrong, and ok when it belongs to its user', async () => {
+    const service = await createProcess()
+    await service.run(['migrate'])
+    chownSync(service.dataDir, NOBODY, NOBODY)
+    const found = () => examineAsNobody('token database', service.dataDir)
+    const { state, detail } = found()
+    expect(state).toBe('wrong')
+    expect(detail).toMatch(/it belongs to root; run this as the user that the service runs as, who must own the file/)
+    for (const name of readdirSync(service.dataDir)) chownSync(fileOf(service, name), NOBODY, NOBODY)
+    expect(found()).toMatchObject({ exitCode: 0, state: 'ok' })
+  })
 }
 
 describe('PostgreSQL', () => {
@@ -521,6 +534,24 @@ describe('PostgreSQL', () => {
     const [, advised = ''] = /; its owner can run there: (GRANT .+)$/.exec(detail) ?? []
     await query(url.href, advised)
     expect(await examineAt(await migrated(asRole.href))).toMatchObject({ exitCode: 0, state: 'ok' })
+  })
+
+  test('whose tables are of another role is wrong, and ok when they belong to its role', async () => {
+    const url = new URL(await migrated(await createDatabase()))
+    const name = `other_${url.pathname.slice(1)}`
+    await query(url.href, `CREATE ROLE ${name} LOGIN`)
+    const asRole = new URL(url)
+    asRole.username = name
+    expect(await examineAt(asRole.href)).toEqual({
+      exitCode: 1,
+      state: 'wrong',
+      detail: expect.stringMatching(
+        / permission denied for table schema_versions; its tables must belong to that role$/,
+      ),
+    })
+    const tables = await query(url.href, `SELECT tablename FROM pg_tables WHERE schemaname = 'public'`)
+    await query(url.href, tables.map(({ tablename }) => `ALTER TABLE ${tablename} OWNER TO ${name}`).join(';'))
+    expect(await examineAt(asRole.href)).toMatchObject({ exitCode: 0, state: 'ok' })
   })
 
   test('in an encoding that cannot hold every text is wrong, and one that is created as advised is ok', async () => {

@@ -24,9 +24,7 @@ const CREATION_ATTEMPTS = 5
  * tables are in use all the time.
  */
 export async function migrate(client: pg.ClientBase, schema: Schema): Promise<void> {
-  const version = await knownVersion(client, schema).catch((error: unknown) => {
-    throw refusalOf(error, schema)
-  })
+  const version = await knownVersion(client, schema)
   if (version >= schema.migrations.length) return
   await requireVersionRow(client, schema)
   const endMs = performance.now() + WAIT_MS
@@ -67,10 +65,14 @@ const WITHOUT_STANDBYS = `
 
 /** The version of the schema, 0 when there is none. Changes nothing. @throws DatabaseRefused like migrate */
 export async function knownVersion(client: pg.ClientBase, schema: Schema): Promise<number> {
-  const { rows: tables } = await client.query(HAS_VERSIONS)
-  if (tables[0]?.exists) return (await stateOf(client, schema)).version
-  await requireMayCreate(client, schema)
-  return 0
+  try {
+    const { rows: tables } = await client.query(HAS_VERSIONS)
+    if (tables[0]?.exists) return (await stateOf(client, schema)).version
+    await requireMayCreate(client, schema)
+    return 0
+  } catch (error) {
+    throw refusalOf(error, schema)
+  }
 }
 
 /** @throws DatabaseRefused */
