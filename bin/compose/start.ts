@@ -33,6 +33,7 @@ import { surveyCopy, tokenCopy } from './copied-schemas.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, urlOf } from './listen.js'
 import { createObservers, type Observers } from './observers.js'
+import { tellingLacks } from './older-services.js'
 import type { Absence, Part, StorePart } from './part.js'
 import { openProviderPart, type ProviderPart } from './provider-part.js'
 import { connectTo, type Remote } from './remote.js'
@@ -263,7 +264,8 @@ class Assembly {
   }
 
   #connectTo(service: 'token' | 'survey', addresses: readonly Address[]): Remote {
-    return this.#add(connectTo(service, addresses, this.#config, this.#has('gateway') ? 'gateway' : 'survey'))
+    const remote = connectTo(service, addresses, this.#config, this.#has('gateway') ? 'gateway' : 'survey')
+    return this.#add({ ...remote, invoke: tellingLacks(service, remote.invoke, this.#log) })
   }
 
   #client<S extends DescService>(service: S, caller: Caller): Client<S> {

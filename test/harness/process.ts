@@ -17,7 +17,9 @@ export type Environment = Readonly<Record<string, string>>
 export interface CommandOptions {
   /** The command's stdin; empty if undefined. */
   readonly input?: string | Uint8Array
-  readonly env?: Environment
+  readonly env?: Environment | undefined
+  /** Another than the built one; for `cli`. */
+  readonly program?: string
   /** A `serve` that is refused before it starts anything needs no process of its own. */
   readonly startsNothing?: true
 }
@@ -92,7 +94,7 @@ export class ServiceProcess {
   cli(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
       const env = { ...this.#env, ...options.env }
-      const child = spawn(process.execPath, [PROGRAM, ...args], { env, cwd: this.dataDir })
+      const child = spawn(process.execPath, [options.program ?? PROGRAM, ...args], { env, cwd: this.dataDir })
       let stdout = ''
       let stderr = ''
       child.stdout.on('data', (chunk: Buffer) => {

@@ -1,18 +1,14 @@
 // The crash test of a service in one process on SQLite: kill -9, start, check.
-import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { Agent } from 'node:http'
-import { loadavg, tmpdir } from 'node:os'
+import { rmSync } from 'node:fs'
+import { loadavg } from 'node:os'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { Database } from '../../dist/services/storage/sqlite/driver.js'
 import { freePort } from '../harness/free-port.js'
-import { CROWD_ENV, checkCrowd, countsOf, createCrowd, spread } from './crowd.js'
-import { callRpc, say, sendTo, sleep } from './send.js'
+import { checkCrowd, countsOf, createCrowd, spread } from './crowd.js'
+import { say, sleep } from './send.js'
+import { Service } from './service.js'
 
-const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const READY_TARGET_MS = 2000
-const READY_TIMEOUT_MS = 60_000
 /** How long the load runs before a kill. */
 const LOAD_MS = { least: 150, most: 1500 }
 /** The share of restarts that are killed themselves, and how long after their start. */
@@ -84,60 +80,4 @@ function integrityFailures(file) {
   const answer = db.pragma('integrity_check', { simple: true })
   db.close()
   return answer === 'ok' ? [] : [`${path.basename(file)}: integrity_check says ${answer}`]
-}
-
-/** `serve all` on a directory of its own, started and killed again and again. */
-class Service {
-  dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-crash-'))
-  #port
-  #agent = new Agent({ keepAlive: true })
-  #child
-  #said = ''
-
-  constructor(port) {
-    this.#port = port
-  }
-
-  /** Fulfils when it answers, with the ms since the spawn. */
-  async start() {
-    const startedAt = performance.now()
-    this.spawn()
-    while (performance.now() - startedAt < READY_TIMEOUT_MS) {
-      if (this.#child.exitCode !== null) throw new Error(`ended with ${this.#child.exitCode}: ${this.#said}`)
-      const status = await this.send({ target: '/api/' }).then(
-        (answer) => answer.status,
-        () => 0,
-      )
-      if (status === 404) return performance.now() - startedAt
-      await sleep(10)
-    }
-    throw new Error(`the service did not answer within ${READY_TIMEOUT_MS} ms: ${this.#said}`)
-  }
-
-  spawn() {
-    const { PATH = '', HOME = '' } = process.env
-    const place = { DATA_DIR: this.dataDir, PORT: String(this.#port), ADMIN_PORT: '0' }
-    const env = { PATH, HOME, NODE_ENV: 'production', RATE_LIMIT: 'off', LOG_LEVEL: 'error', ...place, ...CROWD_ENV }
-    const stdio = ['ignore', 'ignore', 'pipe']
-    this.#said = ''
-    this.#child = spawn(process.execPath, [PROGRAM, 'serve', 'all'], { env, cwd: this.dataDir, stdio })
-    this.#child.stderr.on('data', (chunk) => {
-      this.#said += chunk
-    })
-  }
-
-  async kill() {
-    const child = this.#child
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
-    const ended = new Promise((resolve) => child.once('exit', resolve))
-    child.kill('SIGKILL')
-    await ended
-    this.#agent.destroy()
-    this.#agent = new Agent({ keepAlive: true })
-  }
-
-  send = (outgoing) => sendTo({ agent: this.#agent, host: '127.0.0.1', port: this.#port }, outgoing)
-
-  /** An operator's call, through the socket in DATA_DIR. */
-  rpc = (method, message) => callRpc(path.join(this.dataDir, 'rpc.sock'), method, message)
 }

@@ -13,9 +13,15 @@ export class Fleet {
   start(): Promise<void>
   /** Ends one of them by a signal; fulfils when it is gone. */
   end(name: string, signal: NodeJS.Signals): Promise<void>
-  /** Starts one that was ended, with its settings and these; fulfils when it says that it is ready. */
-  startAgain(name: string, env?: Readonly<Record<string, string>>): Promise<void>
+  /** Starts one that was ended, with its settings and these, and this program if given; fulfils when it says that it is ready. */
+  startAgain(name: string, env?: Readonly<Record<string, string>>, program?: string): Promise<void>
+  /** Runs a command of a program with the variables of all. */
+  run(
+    program: string,
+    args: readonly string[],
+  ): Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>
   untilReady(name: string): Promise<void>
+  isReady(name: string): Promise<boolean>
   /** Kills all and removes their directory. */
   stop(): Promise<void>
   /** An operator's call, for example `AdminService/CreateApp`. @throws Error when the answer is not 200 */

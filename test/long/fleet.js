@@ -1,7 +1,7 @@
 // Two gateways, two token services and two survey services as processes of their own, on one PostgreSQL database. Each calls both of
 // every service that it needs.
 // JavaScript, with its types in fleet.d.ts, because scripts of this folder use it as well as tests.
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { freePort } from '../harness/free-port.js'
 import { callRpc } from './send.js'
 
-const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
+export const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const START_TIMEOUT_MS = 60_000
 
 export class Fleet {
@@ -21,6 +21,7 @@ export class Fleet {
   #dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-fleet-'))
   #children = {}
   #settings = {}
+  #programs = {}
   #env
   #isStopping = false
 
@@ -53,9 +54,18 @@ export class Fleet {
     await isOver
   }
 
-  async startAgain(name, env = {}) {
-    await this.#spawn(name, { ...this.#settings[name], ...env })
+  async startAgain(name, env = {}, program = this.#programs[name]) {
+    await this.#spawn(name, { ...this.#settings[name], ...env }, program)
     await this.untilReady(name)
+  }
+
+  run(program, args) {
+    return new Promise((resolve) => {
+      const options = { env: this.#env, cwd: this.#dataDir }
+      execFile(process.execPath, [program, ...args], options, (error, stdout, stderr) =>
+        resolve({ exitCode: error?.code ?? 0, stdout, stderr }),
+      )
+    })
   }
 
   async stop() {
@@ -73,11 +83,12 @@ export class Fleet {
     return `unix:${path.join(this.#dataDir, `${name}.sock`)}`
   }
 
-  async #spawn(name, env) {
+  async #spawn(name, env, program = PROGRAM) {
     const adminPort = await freePort()
     this.adminUrls[name] = `http://127.0.0.1:${adminPort}`
     this.#settings[name] = env
-    const child = spawn(process.execPath, [PROGRAM, 'serve', name.slice(0, -1)], {
+    this.#programs[name] = program
+    const child = spawn(process.execPath, [program, 'serve', name.slice(0, -1)], {
       env: { ...this.#env, ADMIN_PORT: String(adminPort), ...env },
       cwd: this.#dataDir,
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -93,17 +104,17 @@ export class Fleet {
 
   async untilReady(name) {
     const deadline = Date.now() + START_TIMEOUT_MS
-    while (!(await isReady(this.adminUrls[name]))) {
+    while (!(await this.isReady(name))) {
       if (this.ended.length > 0) throw new Error(`${this.ended.join(', ')}: ${this.output}`)
       if (Date.now() > deadline) throw new Error(`not ready within ${START_TIMEOUT_MS} ms: ${this.output}`)
       await new Promise((resolve) => setTimeout(resolve, 50))
     }
   }
-}
 
-function isReady(adminUrl) {
-  return fetch(`${adminUrl}/readyz`).then(
-    ({ ok }) => ok,
-    () => false,
-  )
+  isReady(name) {
+    return fetch(`${this.adminUrls[name]}/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    )
+  }
 }

@@ -1,13 +1,13 @@
 // `npm run test:replace`: two gateways, two token services and two survey services on one PostgreSQL, under load, while each of the
 // services is killed, stopped and drained, one at a time, and started again. Everything must be answered but, when one is
 // killed, requests in flight that may have changed something.
-import { Agent } from 'node:http'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
 import { scriptOptions } from '../harness/script-options.js'
 import { Cluster } from '../postgres/cluster.js'
+import { Clients, mayChange } from './clients.js'
 import { CROWD_ENV, checkCrowd, countsOf, createCrowd, spread } from './crowd.js'
 import { Fleet } from './fleet.js'
-import { say, sendTo, sleep } from './send.js'
+import { say } from './send.js'
 
 const SERVICES = ['token1', 'token2', 'survey1', 'survey2']
 const DRAIN_MS = 1_000
@@ -17,9 +17,6 @@ const WAYS = {
   stopped: { signal: 'SIGTERM' },
   drained: { signal: 'SIGTERM', env: { DRAIN_SECONDS: String(DRAIN_MS / 1000) } },
 }
-/** How long the load runs before and after each. */
-const LOAD_MS = 300
-const MAY_CHANGE = /^POST|^GET \/api\/oauth2\/(?:access|refresh)_token/
 
 const options = scriptOptions('npm run test:replace', {
   rounds: [25, 'how often each service is killed, stopped and drained'],
@@ -29,7 +26,7 @@ const options = scriptOptions('npm run test:replace', {
 
 async function main() {
   await fleet.start()
-  const clients = new Clients(fleet.gateways)
+  const clients = new Clients(() => fleet.gateways, options.pause)
   const people = await createCrowd(options.clients, {
     rpc: (...call) => fleet.rpc(...call),
     sendOf: () => clients.send,
@@ -51,24 +48,19 @@ async function main() {
   return report(rows, clients, [...violations, ...fleet.ended])
 }
 
-/** Fulfils with what clients saw from shortly before the end until shortly after the restart. */
 async function replace(name, way, clients) {
   const { signal } = WAYS[way]
-  await sleep(LOAD_MS)
-  clients.seen = []
-  const endMs = performance.now()
-  await fleet.end(name, signal)
-  const goneMs = performance.now()
-  await fleet.startAgain(name, envOfNext(way))
-  await sleep(LOAD_MS)
-  const failed = clients.seen.filter((one) => one.status >= 500)
-  const isExcused = ({ what, startMs, answeredMs }) =>
-    way === 'killed' && MAY_CHANGE.test(what) && startMs < goneMs && answeredMs > endMs
+  let goneMs = 0
+  const seen = await clients.during(async () => {
+    await fleet.end(name, signal)
+    goneMs = performance.now()
+    await fleet.startAgain(name, envOfNext(way))
+  })
+  const isExcused = (one) => way === 'killed' && mayChange(one) && one.startMs < goneMs
   return {
-    answered: clients.seen.length,
-    inFlight: failed.filter(isExcused).length,
-    failed: failed.filter((one) => !isExcused(one)),
-    longestMs: Math.max(...clients.seen.map(({ startMs, answeredMs }) => answeredMs - startMs)),
+    ...seen,
+    inFlight: seen.failed.filter(isExcused).length,
+    failed: seen.failed.filter((one) => !isExcused(one)),
   }
 }
 
@@ -103,29 +95,6 @@ function report(rows, clients, violations) {
 
 function failedIn(rows) {
   return Object.values(rows).flatMap((outages) => outages.flatMap((one) => one.failed))
-}
-
-/** Requests go to the gateways in turn. */
-class Clients {
-  /** Since it was last emptied. */
-  seen = []
-  count = 0
-  #agent = new Agent({ keepAlive: true })
-  #gateways
-
-  constructor(gateways) {
-    this.#gateways = gateways.map((url) => new URL(url))
-  }
-
-  send = async (outgoing) => {
-    await sleep(options.pause)
-    const { hostname: host, port } = this.#gateways[this.count++ % this.#gateways.length]
-    const startMs = performance.now()
-    const answer = await sendTo({ agent: this.#agent, host, port }, outgoing)
-    const what = `${outgoing.method ?? 'GET'} ${outgoing.target.split('?')[0]}`
-    this.seen.push({ what, status: answer.status, startMs, answeredMs: performance.now() })
-    return answer
-  }
 }
 
 buildIfNeeded()

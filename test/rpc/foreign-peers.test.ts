@@ -10,7 +10,10 @@ import { readConfig } from '../../bin/config.js'
 import { MultiplexService } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { pathOf } from '../../services/rpc/dispatcher.js'
+import { mayCall } from '../../services/rpc/callers.js'
+import { Dispatcher, type Handlers, pathOf } from '../../services/rpc/dispatcher.js'
+import { parseCallers } from '../../services/rpc/identity.js'
+import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import { collectLog } from '../harness/collect-log.js'
 import { freePort } from '../harness/free-port.js'
 
@@ -120,4 +123,27 @@ test('a gateway is not ready when SURVEY_SERVICE_URL names a token service, and 
   const right = await start('gateway', readConfig({ DATA_DIR, ADMIN_PORT, PORT: '0' }), collectLog())
   onTestFinished(() => right.close())
   await expect.poll(() => right.readiness(), { timeout: 10_000 }).toEqual({ isReady: true, lacks: [] })
+})
+
+test('what needs an RPC that an older service lacks is answered 503, and a line a minute names it', async () => {
+  const DATA_DIR = folder()
+  const methods = TokenService.methods.filter(({ name }) => name !== 'GetAuthorizedUser')
+  const dispatcher = new Dispatcher({ mayCall, onCall: () => undefined, onUnexpected: () => undefined })
+  dispatcher.register({ ...TokenService, methods } as typeof TokenService, {} as Handlers<typeof TokenService>)
+  const address = { kind: 'unix', path: `${DATA_DIR}/older.sock` } as const
+  const common = { callers: parseCallers(''), maxConnections: 100 }
+  const older = await startRpcServer({ dispatcher, address, tls: undefined, ...common })
+  onTestFinished(() => older.drain(0))
+  const { logStream, lines } = collectLog()
+  const env = { DATA_DIR, ADMIN_PORT: '0', PORT: String(await freePort()), TOKEN_SERVICE_URL: older.address }
+  const gateway = await start('gateway', readConfig(env), { logStream })
+  onTestFinished(() => gateway.close())
+  for (let count = 0; count < 3; count += 1) {
+    const answer = await fetch(`${gateway.url}/api/oauth2/user?appid=a&access_token=t&openid=o`)
+    const error = { type: 'remote_server_error', action: 'retry' }
+    expect([answer.status, await answer.json()]).toMatchObject([503, { error }])
+  }
+  const told = lines.filter((line) => line.includes('surveyauth.v1.TokenService/GetAuthorizedUser'))
+  expect(told).toEqual([expect.stringContaining('the token service lacks')])
+  expect(lines.join('')).not.toContain('failed unexpectedly')
 })

@@ -34,7 +34,7 @@ export function eventRecorder(db: Connection, kept: KeptTokens): RecordEvent {
   )
   const insertBlock = db.prepare<[{ first: number; last: number }]>(
     // Primary key. A row exists already if somebody has removed the last events by hand.
-    `INSERT OR REPLACE INTO audit_blocks
+    `INSERT OR REPLACE INTO audit_blocks (block, ids)
      SELECT :first / ${BLOCK}, group_concat(DISTINCT substr(appid, -4)) || ',' || group_concat(DISTINCT substr(user_id, -4))
      FROM audit_events WHERE number BETWEEN :first AND :last`,
   )
