@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { isOfSystem, unreadable, unwritable } from './error-code.js'
 import { CommandError, EXIT } from './exit.js'
-import { message, printRow } from './output.js'
+import { message, NOTHING_STORED, note, printRow } from './output.js'
 import { type RecordRead, UnreadableRecords } from './records.js'
 
 /** Refused records that are shown without a report. */
@@ -106,8 +106,8 @@ export function printTotals(
 ): void {
   printRow({ ...tally, dry_run: dryRun === true }, { json })
   refusals.print()
-  for (const note of notes) message(note)
-  if (dryRun) message('nothing is stored: this was a dry run')
+  for (const text of notes) message(text)
+  if (dryRun) note(NOTHING_STORED)
   if (tally.refused > 0) process.exitCode = EXIT.partial
 }
 

@@ -14,7 +14,7 @@ export type Columns<R> = readonly ((keyof R & string) | readonly [title: string,
 /** How a list is printed. */
 export interface ListStyle {
   readonly json?: true | undefined
-  /** Instead of an empty table; a message on stderr, so that stdout holds only data. */
+  /** Instead of an empty table; a note, so that stdout holds only data. */
   readonly whenEmpty?: string
 }
 
@@ -126,7 +126,7 @@ class Table<R extends Row> implements List<R> {
   }
 
   end(): void {
-    if (this.#isEmpty) message(this.#whenEmpty)
+    if (this.#isEmpty) note(this.#whenEmpty)
   }
 
   #line(cells: readonly string[]): string {
@@ -144,6 +144,8 @@ export function message(text: string): void {
 export function note(text: string): void {
   if (process.stderr.isTTY) message(text)
 }
+
+export const NOTHING_STORED = 'nothing is stored: this was a dry run'
 
 const EMPTY_LINE = '\r\u001b[K' // of a terminal; there may be a bar
 

@@ -5,7 +5,7 @@ import { answerToJson } from '../../gateway/api/answer-to-json.js'
 import type { Answer } from '../../gen/surveyauth/v1/answer_pb.js'
 import type { Survey } from '../../gen/surveyauth/v1/survey_pb.js'
 import { asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
-import { escaped, message } from '../output.js'
+import { escaped, note } from '../output.js'
 import { csvHeader, csvRow } from './csv.js'
 
 export interface ExportOptions {
@@ -39,7 +39,7 @@ export async function exportAnswers({ survey: id, format, after, since, until }:
       last = answers.at(-1)?.answerId ?? last
     }
   })
-  message(`${count} ${count === 1 ? 'answer' : 'answers'}${count > 0 ? `, the last with id ${last}` : ''}`)
+  note(`${count} ${count === 1 ? 'answer' : 'answers'}${count > 0 ? `, the last with id ${last}` : ''}`)
 }
 
 function timed(name: 'since' | 'until', date: Date | undefined): Partial<Record<typeof name, Timestamp>> {

@@ -5,7 +5,7 @@ import type { ExportOptions } from '../answers/export-answers.js'
 import type { ImportOptions } from '../answers/import-answers.js'
 import { asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
-import { message, printRow } from '../output.js'
+import { note, printRow } from '../output.js'
 import { command, group } from './command.js'
 import { surveyId, surveyIds, time, wholeNumber } from './options.js'
 import { asksFirst, confirm, type Sure } from './terminal.js'
@@ -97,9 +97,9 @@ async function deleteAnswers(ids: readonly number[] = [], options: DeleteOptions
   const { deleted, already } = await asSurveyOperator((operator) =>
     all ? deleteAll(operator, survey) : deleteThese(operator, survey, [...new Set(ids)]),
   )
-  if (json) printRow({ survey_id: survey, deleted, already_deleted: already }, { json })
+  printRow({ survey_id: survey, deleted, already_deleted: already }, { json })
   const beside = already > 0 ? `, ${already} had been deleted already` : ''
-  message(`${deleted} ${deleted === 1 ? 'answer' : 'answers'} deleted${beside}`)
+  note(`${deleted} ${deleted === 1 ? 'answer' : 'answers'} deleted${beside}`)
 }
 
 async function deleteAll({ survey }: SurveyOperator, surveyId: number) {

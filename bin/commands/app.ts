@@ -244,8 +244,8 @@ async function revokeSecret(id: string, idBehindAppid: string | undefined, optio
     const { app } = await admin.getApp({ appid })
     return { appid, alreadyRevoked, secrets: app?.secrets ?? [] }
   })
-  if (options.json) printJson({ appid, secret_id: secretId })
-  message(alreadyRevoked ? 'it had been revoked already' : 'revoked')
+  printRow({ appid, secret_id: secretId }, options)
+  note(alreadyRevoked ? 'it had been revoked already' : 'revoked')
   if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid} --name NAME`)
 }
 

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import type { SurveyEvent } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { asAuditor, pagesOf } from '../compose/operator.js'
-import { dateOf, message, printPages } from '../output.js'
+import { dateOf, printPages } from '../output.js'
 import { command, group, type Json } from './command.js'
 import { time, wholeNumber } from './options.js'
 import { namedUser, userIdOf } from './usernames.js'
@@ -49,7 +49,6 @@ async function listEvents({ username = '', appid = '', since, limit, json }: Lis
         return { rows: events.map(ofTokens), nextPageToken }
       }),
     ]
-    if (!survey) message('listing without surveys: there are none here; if they are elsewhere, set SURVEY_SERVICE_URL')
     if (survey) {
       const ownerUserId = await userIdOf({ admin }, username)
       const trail = pagesOf(async (pageToken) => {

@@ -4,7 +4,7 @@ import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { Permission } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { inParts } from '../../services/storage/in-parts.js'
 import { asOperator, type Operator, pagesOf, unlessMissing } from '../compose/operator.js'
-import { dateOf, message, printJson, printPages } from '../output.js'
+import { dateOf, message, note, printPages, printRow } from '../output.js'
 import { command, group, type Json } from './command.js'
 import { asksFirst, confirm, type Sure } from './terminal.js'
 import { namedUser } from './usernames.js'
@@ -96,8 +96,8 @@ async function revoke(grantId: string | undefined, options: RevokeOptions, comma
 
 async function revokeOne(grantId: string, { json }: Json): Promise<void> {
   const { alreadyRevoked } = await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
-  if (json) printJson({ grant_id: grantId })
-  message(alreadyRevoked ? 'it had been revoked already' : 'revoked')
+  printRow({ grant_id: grantId }, { json })
+  note(alreadyRevoked ? 'it had been revoked already' : 'revoked')
 }
 
 async function revokeAll(options: RevokeOptions): Promise<void> {
@@ -111,8 +111,8 @@ async function revokeAll(options: RevokeOptions): Promise<void> {
     if (count.revoked > 0) message(`${countOfGrants(count.revoked)} revoked so far; run this again`)
     throw error
   }
-  if (json) printJson(count)
-  message(dryRun ? `${countOfGrants(count.found)} would be revoked` : `${countOfGrants(count.revoked)} revoked`)
+  printRow({ ...count }, { json })
+  note(dryRun ? `${countOfGrants(count.found)} would be revoked` : `${countOfGrants(count.revoked)} revoked`)
 }
 
 interface Count {

@@ -13,6 +13,7 @@ import { CommandError, EXIT, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
 import {
   dateOf,
   message,
+  NOTHING_STORED,
   note,
   type Progress,
   printJson,
@@ -132,8 +133,7 @@ async function importSurveys(file: string, { owner, json, dryRun, quiet }: Impor
       })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id) || null, hash, title, state }))
   if (json || !quiet) printRows(rows, ['survey_id', 'hash', STATE, 'title'], { json })
-  if (dryRun) say('nothing is stored: this was a dry run')
-  else if (!quiet) note(`${countOfSurveys(rows.length)} stored for ${owner}`)
+  if (!quiet) note(dryRun ? NOTHING_STORED : `${countOfSurveys(rows.length)} stored for ${owner}`)
 }
 
 /** Returns the summaries of the stored surveys, in the order given. */
@@ -165,9 +165,10 @@ async function deleteSurveys(surveyIds: readonly number[], options: Sure): Promi
   const ids = [...new Set(surveyIds)].map(BigInt)
   await confirm(`Delete ${countOfSurveys(ids.length)} for good?`, options)
   const already = await asSurveyOperator((operator) => deleteAll(operator, ids))
-  if (options.json) printJson(ids.map((id) => ({ survey_id: Number(id) })))
+  const rows = ids.map((id) => ({ survey_id: Number(id) }))
+  printRows(rows, ['survey_id'], options)
   const beside = already > 0 ? `, ${already} had been deleted already` : ''
-  message(`${countOfSurveys(ids.length - already)} deleted${beside}`)
+  note(`${countOfSurveys(ids.length - already)} deleted${beside}`)
 }
 
 export function countOfSurveys(count: number): string {

@@ -157,20 +157,20 @@ function addIdentityCommands(user: Command): void {
 
 async function linkIdentity(nameOrId: string, { provider, subject, json }: IdentityOptions): Promise<void> {
   await asOperator(({ admin }) => admin.linkIdentity({ ...namedUser(nameOrId), provider, subject }))
-  if (json) printJson({ provider, subject })
-  message('linked')
+  printRow({ provider, subject }, { json })
+  note('linked')
 }
 
 async function unlinkIdentity({ provider, subject, json }: IdentityOptions): Promise<void> {
   const { userId } = await asOperator(({ admin }) => admin.unlinkIdentity({ provider, subject }))
-  if (json) printJson({ provider, subject, user_id: userId })
-  message(`taken from ${userId}`)
+  printRow({ provider, subject, user_id: userId }, { json })
+  note('taken from its user')
 }
 
 async function signOut(nameOrId: string, { json }: Json): Promise<void> {
   const { sessions } = await asOperator(({ admin }) => admin.endUserSessions(namedUser(nameOrId)))
-  if (json) printJson({ sessions })
-  message(sessions === 1 ? 'one session has ended' : `${sessions} sessions have ended`)
+  printRow({ sessions }, { json })
+  note(sessions === 1 ? 'one session has ended' : `${sessions} sessions have ended`)
 }
 
 async function listPasswordHashes(options: Json): Promise<void> {
@@ -269,8 +269,8 @@ async function setPassword(
     await admin.setUserPassword({ userId: user?.userId ?? '', password })
     return user
   })
-  if (json) printJson({ username: user?.username })
-  message('password set; the user is signed out everywhere')
+  printRow({ username: user?.username }, { json })
+  note('password set; the user is signed out everywhere')
 }
 
 function userRow(user: User) {

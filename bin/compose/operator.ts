@@ -40,6 +40,8 @@ interface Options {
   readonly creates?: boolean
 }
 
+const WITHOUT_SURVEYS = 'listing without surveys: there are none here; if they are elsewhere, set SURVEY_SERVICE_URL'
+
 /** Reaches AdminService for the duration of `work`. All its calls have one request id, which the audit trail shows. */
 export function asOperator<T>(work: (operator: Operator) => Promise<T>, { creates = false }: Options = {}): Promise<T> {
   return connected(['tokenServiceUrl'], async ({ token, client }) =>
@@ -129,7 +131,9 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     async surveyIfAny(token) {
       const remote = await connect('survey', config.surveyServiceUrl)
       if (remote) return remote
-      return (await isMade(surveyCopy, config.surveyDatabase)) ? openSurveys(token) : undefined
+      if (await isMade(surveyCopy, config.surveyDatabase)) return openSurveys(token)
+      if (!config.surveyProviderUrl) message(WITHOUT_SURVEYS)
+      return undefined
     },
     client: (service, door) =>
       clientOf(service, (method, request, call) => door(method, request, { ...call, requestId })),

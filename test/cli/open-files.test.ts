@@ -33,15 +33,19 @@ async function serveWithFewFiles(mode: string) {
   return { http: httpPort, admin: adminPort, rpc: rpcPort }
 }
 
-/** Connections that send nothing. Returns what closes them. */
+/** Connections that send nothing; fulfils when no more of them are closed. Returns what closes the others. */
 async function crowd(port: number): Promise<() => void> {
   const sockets: Socket[] = []
-  for (let i = 0; i < CROWD; i += 1) sockets.push(connect(port, '127.0.0.1').on('error', () => undefined))
+  let closed = 0
+  for (let i = 0; i < CROWD; i += 1) {
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined)
+    sockets.push(socket.on('close', () => (closed += 1)).resume())
+  }
   const leave = () => {
     for (const socket of sockets) socket.destroy()
   }
   onTestFinished(leave)
-  await sleep(500)
+  for (let before = -1; closed === 0 || closed > before; await sleep(500)) before = closed
   return leave
 }
 

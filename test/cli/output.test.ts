@@ -21,6 +21,13 @@ function watched(): { out: string[]; err: string[] } {
   return { out: out ?? [], err: err ?? [] }
 }
 
+/** Whether stderr is one, until the test ends. */
+function onTerminal(value: boolean): void {
+  const isTTY = Object.getOwnPropertyDescriptor(process.stderr, 'isTTY') ?? { value: undefined, configurable: true }
+  onTestFinished(() => void Object.defineProperty(process.stderr, 'isTTY', isTTY))
+  Object.defineProperty(process.stderr, 'isTTY', { value, configurable: true })
+}
+
 async function* pages(...names: readonly (readonly string[])[]): AsyncGenerator<readonly string[]> {
   yield* names
 }
@@ -74,10 +81,14 @@ test.each([
   },
 )
 
-test('an empty table is not printed, and a message says so', async () => {
+test('an empty table is not printed, and a terminal is told so', async () => {
   const { out, err } = watched()
+  onTerminal(false)
   await printPages(pages([], []), rowOf, columns, style())
-  expect({ out, err }).toEqual({ out: [], err: ['nothing\n'] })
+  expect({ out, err }).toEqual({ out: [], err: [] })
+  onTerminal(true)
+  await printPages(pages([], []), rowOf, columns, style())
+  expect({ out, err }).toEqual({ out: [], err: ['\r\u001b[Knothing\n'] })
 })
 
 test('a page is printed before the next one is requested', async () => {
@@ -117,14 +128,12 @@ test('a time is ISO 8601 in JSON, and to the second in a table; a list is one ce
 
 test('progress and notes are for a terminal: a bar, which a message replaces and which is gone in the end', () => {
   const { err } = watched()
-  const isTTY = Object.getOwnPropertyDescriptor(process.stderr, 'isTTY')
-  onTestFinished(() => void Object.defineProperty(process.stderr, 'isTTY', isTTY ?? { value: undefined }))
   const say = progress()
-  Object.defineProperty(process.stderr, 'isTTY', { value: false, configurable: true })
+  onTerminal(false)
   say('1 of 3 surveys', 1 / 3)
   note('a note')
   expect(err.splice(0)).toEqual([])
-  Object.defineProperty(process.stderr, 'isTTY', { value: true, configurable: true })
+  onTerminal(true)
   say('1 of 3 surveys', 1 / 3)
   message('a message')
   note('a note')

@@ -58,13 +58,16 @@ test.each([
   expect(new Set(events.map(({ requestId }) => requestId)).size).toBe(Math.min(count, 1))
 })
 
-test('a person is told how many', async () => {
+test('a dry run and a revocation say how many', async () => {
   const { service } = await withGrants()
   const ofAnn = ['grant', 'revoke', '--username', 'ann', '--appid', 'app1']
-  const said = { exitCode: 0, stdout: '' }
-  expect(await service.run([...ofAnn, '--dry-run'])).toEqual({ ...said, stderr: '1 grant would be revoked\n' })
-  expect(await service.run(ofAnn)).toEqual({ ...said, stderr: '1 grant revoked\n' })
-  expect(await service.run(ofAnn)).toEqual({ ...said, stderr: '0 grants revoked\n' })
+  const counted = (found: number, revoked: number) => ({
+    ...{ exitCode: 0, stderr: '' },
+    stdout: `found    ${found}\nrevoked  ${revoked}\n`,
+  })
+  expect(await service.run([...ofAnn, '--dry-run'])).toEqual(counted(1, 0))
+  expect(await service.run(ofAnn)).toEqual(counted(1, 1))
+  expect(await service.run(ofAnn)).toEqual(counted(0, 0))
 })
 
 test.each([

@@ -346,7 +346,7 @@ test('a dry run says what would be stored and stores nothing; --quiet says nothi
   ])
   expect(dry).toMatchObject({
     exitCode: 0,
-    stderr: 'standard input: title: a number read as text\nnothing is stored: this was a dry run\n',
+    stderr: 'standard input: title: a number read as text\n',
   })
   expect(await ids(service)).toEqual([])
   expect(await importing('--quiet')).toEqual({ exitCode: 0, stdout: '', stderr: '' })
@@ -363,7 +363,7 @@ test('a list can be narrowed by state and title and cut short, and one survey ca
   expect(await ids(service, '--title', 'lunch', '--state', 'collecting')).toEqual([1, 3])
   expect(await ids(service, '--title', 'lunch', '--owner', 'ann', '--limit', '2')).toEqual([1, 3])
   const none = await service.run(['survey', 'list', '--title', 'tea'])
-  expect(none).toMatchObject({ exitCode: 0, stderr: 'no such surveys\n' })
+  expect(none).toEqual({ exitCode: 0, stdout: '', stderr: '' })
 
   const shown = await service.json(['survey', 'show', '3'])
   expect([shown]).toEqual((await service.json<unknown[]>(['survey', 'export'])).slice(2, 3))
@@ -458,11 +458,9 @@ describe.each(places)('$place', (where) => {
     const service = await serviceWithUsers(where)
     await importAs('ann', service, many(9))
     const deleted = await service.run(['survey', 'delete', '7', '3'])
-    expect(deleted).toMatchObject({ exitCode: 0, stdout: '', stderr: expect.stringMatching(/^2 surveys deleted$/m) })
+    expect(deleted).toEqual({ exitCode: 0, stdout: 'SURVEY_ID\n7\n3\n', stderr: '' })
     expect(await service.json(['survey', 'delete', '7', '7'])).toEqual([{ survey_id: 7 }])
-    expect((await service.run(['survey', 'delete', '7', '4'])).stderr).toMatch(
-      /^1 survey deleted, 1 had been deleted already$/m,
-    )
+    expect(await service.json(['survey', 'delete', '7', '4'])).toEqual([{ survey_id: 7 }, { survey_id: 4 }])
     const unknown = await service.run(['survey', 'delete', '1', '1999'])
     expect(unknown).toMatchObject({
       exitCode: 1,

@@ -120,8 +120,8 @@ test('an update keeps the nickname and avatar that a record does not have, and e
 test('a dry run needs no more than the file, and stores nothing', async () => {
   const service = await createProcess()
   const file = fileOf(service, 'users.ndjson', lines({ external_id: '1' }))
-  const { stderr, exitCode: code } = await service.run(['user', 'import', file, '--dry-run'])
-  expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('this was a dry run') })
+  const { stdout, exitCode: code } = await service.run(['user', 'import', file, '--dry-run'])
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^dry_run +yes$/m) })
   expect(await usersOf(service)).toEqual([])
 })
 
