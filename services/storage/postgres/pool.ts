@@ -296,7 +296,7 @@ async function connect(from: HostPool, poolSize: number): Promise<pg.PoolClient>
     setTimeout(() => {
       pool.options.max = poolSize
     }, SHARE_FOR_MS).unref()
-    return take(from)
+    return connect(from, poolSize) // when that time is over before one is free, it is another that was not to be had
   }
 }
 
