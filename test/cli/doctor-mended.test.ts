@@ -290,6 +290,24 @@ const cases: readonly Case[] = [
     },
   },
   {
+    check: 'token service',
+    when: 'does not know us',
+    state: 'wrong',
+    says: /: it does not know this process as gateway: see RPC_CALLERS there; start or mend it, or correct TOKEN_SERVICE_URL$/,
+    async breaks({ dataDir }) {
+      const authority = createAuthority()
+      const files = pemFiles(dataDir, materialOf(authority, authority.issue('DNS:us.test,IP:127.0.0.1')))
+      const url = `https://127.0.0.1:${await freePort()}`
+      const served = { ...files, RPC_LISTEN: url }
+      const stranger = await startProcess({ ...served, RPC_CALLERS: 'gateway=DNS:others.test' })
+      const mend = async () => {
+        await stranger.stop()
+        await startProcess({ ...served, RPC_CALLERS: 'gateway=DNS:us.test' })
+      }
+      return { env: { ...files, TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }, mend }
+    },
+  },
+  {
     check: 'survey service',
     when: 'is not at one of its addresses',
     state: 'odd',
@@ -561,9 +579,21 @@ describe('PostgreSQL', () => {
     expect(await examineAt(await migrated(await createDatabase(advised)))).toMatchObject({ exitCode: 0, state: 'ok' })
   })
 
-  test('that is down, does not flush, or sends in the clear is found so, and ok when it is mended', async () => {
-    const cluster = await Cluster.create({ listen_addresses: '127.0.0.1, 127.0.0.2' })
+  /** A server with TLS at two addresses, of which 127.0.0.2 is not taken for this machine; with the file of its authority. */
+  async function twoAddresses() {
+    const authority = createAuthority()
+    const { dataDir } = await createProcess()
+    const material = materialOf(authority, authority.issue('IP:127.0.0.2'))
+    const { RPC_TLS_CERT: cert = '', RPC_TLS_KEY: key = '', RPC_TLS_CA: ca = '' } = pemFiles(dataDir, material)
+    if (process.getuid?.() === 0) for (const one of [dataDir, cert, key]) chownSync(one, NOBODY, NOBODY)
+    const tls = { ssl: 'on', ssl_cert_file: cert, ssl_key_file: key }
+    const cluster = await Cluster.create({ listen_addresses: '127.0.0.1, 127.0.0.2', ...tls })
     onTestFinished(() => cluster.destroy())
+    return { cluster, ca }
+  }
+
+  test('that is down, does not flush, or sends in the clear is found so, and ok when it is mended', async () => {
+    const { cluster, ca } = await twoAddresses()
     const url = await migrated(await cluster.createDatabase())
 
     await cluster.stop()
@@ -589,14 +619,16 @@ describe('PostgreSQL', () => {
     await configure('ALTER SYSTEM SET fsync = on', 'on')
     expect(await examineAt(url)).toMatchObject({ exitCode: 0, state: 'ok' })
 
-    const far = new URL(url)
-    far.hostname = '127.0.0.2' // is not taken for this machine
-    expect(await examineAt(far.href)).toEqual({
-      exitCode: 0,
-      state: 'odd',
-      detail: expect.stringMatching(/ is not encrypted: add sslmode=verify-full to the address$/),
-    })
-    expect(await examineAt(url)).toMatchObject({ exitCode: 0, state: 'ok' })
+    const far = url.replace('127.0.0.1', '127.0.0.2')
+    const unsafe = [
+      [far, / is not encrypted: add sslmode=verify-full to the address$/],
+      [`${far}?sslmode=no-verify`, /whoever answers as .+ is believed without a check: add sslmode=verify-full to the/],
+    ] as const
+    for (const [address, says] of unsafe) {
+      expect(await examineAt(address)).toEqual({ exitCode: 0, state: 'odd', detail: expect.stringMatching(says) })
+    }
+    const safe = `${far}?sslmode=verify-full&sslrootcert=${encodeURIComponent(ca)}`
+    expect(await examineAt(safe)).toMatchObject({ exitCode: 0, state: 'ok' })
   })
 
   test.skipIf(pgbouncerVersion === undefined)(

@@ -129,11 +129,13 @@ test.each<[string, Answers, string, RegExp, Readonly<Record<string, unknown>> | 
   expect(await examine(provider, ['--online'], settings)).toMatchObject({ exitCode: 0, found: { state: 'ok' } })
 })
 
-test('a provider that is down is unavailable', async () => {
+test('a provider that is down is unavailable, and ok when it is up', async () => {
   const provider = await startProvider()
   await provider.stop()
   const { found } = await examine(provider)
   expect(found).toMatchObject({ state: 'wrong', detail: expect.stringContaining('cannot be used: unavailable, ') })
+  await provider.start()
+  expect(await examine(provider)).toMatchObject({ exitCode: 0, found: { state: 'ok' } })
 })
 
 test('the secret of a provider is in no output of config', async () => {

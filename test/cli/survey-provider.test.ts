@@ -48,9 +48,12 @@ test('the doctor says who the provider is, or why it is no good, and misses no d
   }
   const detail = `ACME Surveys 4.2, without answers, answers at ${provider.url}`
   expect(await findings()).toEqual({ exitCode: 0, ours: [{ check: 'survey provider', state: 'ok', detail }] })
+  const asBefore = provider.behaviour.getProviderInfo
   provider.behaviour.getProviderInfo = () => ({})
   const bad = `${provider.url}: the answer to GetProviderInfo is no good: name: at least 1 characters; start or mend it, or correct SURVEY_PROVIDER_URL`
   expect(await findings()).toEqual({ exitCode: 1, ours: [{ check: 'survey provider', state: 'wrong', detail: bad }] })
+  provider.behaviour.getProviderInfo = asBefore
+  expect(await findings()).toMatchObject({ exitCode: 0, ours: [{ state: 'ok' }] })
   await provider.kill()
   expect((await findings()).ours).toMatchObject([{ state: 'wrong', detail: expect.stringContaining('ECONNREFUSED') }])
 })
