@@ -1,6 +1,6 @@
 // Every variable of the program, once: the table drives parsing, defaults, help and `survey-auth config`.
 import path from 'node:path'
-import { canonicalAddress } from '../gateway/source.js'
+import { canonicalAddress, canonicalNetwork } from '../gateway/source.js'
 import { ADDRESS_FORMS, type Address, formatAddress, hostInUrl, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
 import { reasonOf } from '../services/rpc/service-error.js'
@@ -64,9 +64,10 @@ function publicUrl(text: string): URL {
 }
 
 function addressList(text: string): string[] {
-  const addresses = text === '' ? [] : text.split(',').map((part) => canonicalAddress(part.trim()))
+  const parts = text === '' ? [] : text.split(',').map((part) => part.trim())
+  const addresses = parts.map((part) => canonicalAddress(part) ?? canonicalNetwork(part))
   if (addresses.every((address) => address !== undefined)) return addresses
-  throw new Error('must be IP addresses separated by commas')
+  throw new Error('must be IP addresses, or networks such as 10.1.0.0/16, separated by commas')
 }
 
 function serviceUrl(text: string): Address | undefined {
@@ -153,7 +154,7 @@ const addresses = {
     'TRUSTED_PROXIES',
     '',
     addressList,
-    'IP addresses of proxies whose X-Forwarded-For and traceparent are trusted, separated by commas; none unless set',
+    'IP addresses of proxies, or networks such as 10.1.0.0/16, whose X-Forwarded-For and traceparent are trusted, separated by commas; none unless set',
   ),
   adminHost: setting(
     'ADMIN_HOST',

@@ -25,7 +25,7 @@ import { RouteRates } from './rates/route-rates.js'
 import { startSharing } from './rates/sharing.js'
 import { GatewayRequest, type HeaderFacts, pathOf } from './request.js'
 import { findResource, NO_ROUTE, pathParametersOf, type Resource } from './routes.js'
-import { isFromProxy, sourceOf } from './source.js'
+import { type IsProxy, isFromProxy, proxiesAmong, sourceOf } from './source.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
 export interface RequestRecord {
@@ -49,7 +49,7 @@ export interface GatewayOptions extends GatewayDeps {
   readonly limits: GatewayLimits
   /** Where gateways share their rate counts; without it each counts only its own requests. */
   readonly sharedLimits?: Client<typeof LimitService> | undefined
-  /** IP addresses whose X-Forwarded-For is trusted. */
+  /** IP addresses, and networks as `10.1.0.0/16`, whose X-Forwarded-For is trusted. */
   readonly trustedProxies: readonly string[]
   /** Called once per request, when it is answered. Must not throw. */
   readonly onRequest: (record: RequestRecord) => void
@@ -103,7 +103,7 @@ class Gateway {
   readonly #inFlight: Record<Route['kind'], number> = { api: 0, page: 0 }
   #lastPage = Promise.resolve()
   readonly #stopSharing: (() => void) | undefined
-  readonly #trustedProxies: ReadonlySet<string>
+  readonly #isProxy: IsProxy
   readonly #common: Headers
   /** With those of a connection that stays open. */
   readonly #commonKept: Headers
@@ -115,7 +115,7 @@ class Gateway {
     if (options.limits.rateLimit) this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (this.#rates && options.sharedLimits)
       this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
-    this.#trustedProxies = new Set(options.trustedProxies)
+    this.#isProxy = proxiesAmong(options.trustedProxies)
     this.#common = commonHeaders(options.publicUrl)
     const keepAlive = `timeout=${Math.floor(options.limits.keepAliveTimeoutMs / 1000)}`
     this.#commonKept = [...this.#common, 'keep-alive', keepAlive]
@@ -136,7 +136,7 @@ class Gateway {
     if (!this.#connections.began(incoming, response)) return
     const startedAt = performance.now()
     const { now, rpcTimeoutMs } = this.#options
-    const source = sourceOf(incoming, this.#trustedProxies)
+    const source = sourceOf(incoming, this.#isProxy)
     const request = new GatewayRequest(incoming, source, this.#connections.leftBy(incoming), rpcTimeoutMs)
     const previous = this.#connections.previousAnswered(incoming)
     if (previous) await previous
@@ -145,7 +145,7 @@ class Gateway {
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request)
     const name = route?.name ?? NO_ROUTE
-    const traceparent = isFromProxy(incoming, this.#trustedProxies) ? request.headerFacts.traceparent : ''
+    const traceparent = isFromProxy(incoming, this.#isProxy) ? request.headerFacts.traceparent : ''
     const span = this.#options.startSpan?.(request.method, name, traceparent)
     request.traceparent = span?.traceparent ?? traceparent
     let appid: string | undefined

@@ -1,15 +1,32 @@
 import type { IncomingMessage } from 'node:http'
-import { isIP, isIPv4, SocketAddress } from 'node:net'
+import { BlockList, isIP, isIPv4, SocketAddress } from 'node:net'
 
 const MAPPED_IPV4 = '::ffff:'
+
+/** Whether an address is that of a trusted proxy. */
+export type IsProxy = (address: string) => boolean
+
+/** By the addresses and networks (`10.1.0.0/16`) of trusted proxies. */
+export function proxiesAmong(listed: readonly string[]): IsProxy {
+  const addresses = new Set(listed)
+  const networks = listed.filter((one) => one.includes('/')).map((network) => network.split('/'))
+  if (networks.length === 0) return (address) => addresses.has(address)
+  const inNetworks = new BlockList()
+  for (const [address = '', bits] of networks) inNetworks.addSubnet(address, Number(bits), familyOf(address))
+  return (address) => addresses.has(address) || (isIP(address) !== 0 && inNetworks.check(address, familyOf(address)))
+}
+
+function familyOf(address: string) {
+  return isIPv4(address) ? 'ipv4' : 'ipv6'
+}
 
 /**
  * IP address of the client. X-Forwarded-For is read only when the connection comes from a trusted proxy, from right to left:
  * the first address that is not a trusted proxy's is the client's. What stands before it is the client's own claim.
  */
-export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<string>): string {
+export function sourceOf(request: IncomingMessage, isProxy: IsProxy): string {
   const peer = peerOf(request)
-  if (!trustedProxies.has(peer)) return peer
+  if (!isProxy(peer)) return peer
   const forwarded = request.headers['x-forwarded-for']
   if (typeof forwarded !== 'string') return peer
   let source = peer
@@ -17,14 +34,14 @@ export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<s
     const address = addressOf(hop.trim())
     if (address === undefined) return source
     source = address
-    if (!trustedProxies.has(address)) return source
+    if (!isProxy(address)) return source
   }
   return source
 }
 
 /** Whether the connection comes from a trusted proxy: of no other client is it believed which trace a request is part of. */
-export function isFromProxy(request: IncomingMessage, trustedProxies: ReadonlySet<string>): boolean {
-  return trustedProxies.size > 0 && trustedProxies.has(peerOf(request))
+export function isFromProxy(request: IncomingMessage, isProxy: IsProxy): boolean {
+  return isProxy(peerOf(request))
 }
 
 function peerOf({ socket }: IncomingMessage): string {
@@ -46,6 +63,14 @@ export function canonicalAddress(text: string): string | undefined {
   const [address = '', zone] = text.split('%')
   const canonical = unmapped(new SocketAddress({ address, family: 'ipv6' }).address)
   return zone === undefined ? canonical : `${canonical}%${zone}`
+}
+
+/** `10.1.0.0/16`: an address, and how many of its bits count; undefined for any other text, and for the network of everybody. */
+export function canonicalNetwork(text: string): string | undefined {
+  const [, prefix = '', bits] = /^([^%/]+)\/([1-9]\d{0,2})$/.exec(text) ?? []
+  const address = canonicalAddress(prefix)
+  if (address === undefined || Number(bits) > (isIPv4(address) ? 32 : 128)) return undefined
+  return `${address}/${bits}`
 }
 
 function unmapped(address: string): string {

@@ -160,6 +160,11 @@ describe('defaults', () => {
     const trustedProxies = ['10.0.0.1', '10.0.0.2', '2001:db8::1', '2001:db8::2', 'fe80::1%eth0']
     expect(readConfig({ TRUSTED_PROXIES })).toMatchObject({ trustedProxies })
   })
+
+  test('proxies may be named by networks', () => {
+    const trustedProxies = ['10.0.0.1', '10.1.0.0/16', '10.9.9.9/32', '2001:db8::/32', '2001:db8::1/128']
+    expect(readConfig({ TRUSTED_PROXIES: trustedProxies.join() })).toMatchObject({ trustedProxies })
+  })
 })
 
 describe('wrong values', () => {
@@ -187,6 +192,12 @@ describe('wrong values', () => {
     ['LOG_LEVEL', 'loud'],
     ['TOKEN_DATABASE_URL', 'mysql://db'],
     ['TRUSTED_PROXIES', 'proxy.local'],
+    ['TRUSTED_PROXIES', '10.0.0.0/33'],
+    ['TRUSTED_PROXIES', '2001:db8::/129'],
+    ['TRUSTED_PROXIES', '0.0.0.0/0'],
+    ['TRUSTED_PROXIES', '10.0.0.0/'],
+    ['TRUSTED_PROXIES', '10.0.0.0/8/8'],
+    ['TRUSTED_PROXIES', 'fe80::1%eth0/64'],
   ])('%s=%s is refused by name', (variable, value) => {
     expect(problemsOf({ [variable]: value })).toEqual([variable])
   })

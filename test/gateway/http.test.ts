@@ -843,6 +843,20 @@ describe('rates', () => {
     })
   })
 
+  test('every address in a trusted network is a proxy, and none outside', async () => {
+    const trustedProxies = ['127.0.0.0/8', '10.1.0.0/16', '2001:db8::/32']
+    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
+    await withGateway({ now: still, limits: limits(rate), trustedProxies }, async ({ url }) => {
+      for (const proxy of ['10.1.0.1', '10.1.255.255', '2001:db8:1::1'])
+        await fetch(url + USER, from(`1.1.1.1, ${proxy}`))
+      expect((await fetch(url + USER, from('1.1.1.1'))).status).toBe(429)
+      for (const client of ['10.2.0.1', '2001:db9::1', 'fe80::1%eth0']) {
+        for (let n = 0; n < 3; n++) await fetch(url + USER, from(`9.9.9.${n}, ${client}`))
+        expect((await fetch(url + USER, from(client))).status).toBe(429)
+      }
+    })
+  })
+
   test('a refused page keeps its status, whatever HTTP_ERROR_STATUS says, and a 429 says when to retry', () => {
     const twice = { perSource: { requests: 2, seconds: 10 }, perApp: plenty }
     const settings = {
