@@ -168,6 +168,16 @@ describe.skipIf(!hasPromtool)('promtool', () => {
   test.each(Object.entries(cases))('%s is quiet otherwise', (alert, { quiet }) => {
     expect(firing(alert, quiet)).toBe(false)
   })
+
+  /** Of the last half hour only minutes 26 to 28 failed, and everything in them. */
+  const ended = { failed: '0x25 60+60x2 180x2', succeeded: '0+60x25 1500x2 1560+60x2' }
+
+  test.each([
+    ['SurveyAuthUnavailable', { [requests('remote_server_error')]: ended.failed, [requests('ok')]: ended.succeeded }],
+    ['SurveyAuthMethodUnavailable', { [calls('unavailable')]: ended.failed, [calls('ok')]: ended.succeeded }],
+  ])('%s wakes nobody for an outage that is over', (alert, series) => {
+    expect(firing(alert, series)).toBe(false)
+  })
 })
 
 /** Whether the alert fires after half an hour of these series. promtool says so by failing where it is expected not to. */
