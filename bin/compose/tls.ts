@@ -41,6 +41,7 @@ export function watchTls({ config, material, onChange, log, metrics }: TlsWatch)
       if (isDeepStrictEqual(read, known)) return
       onChange(read)
       known = read
+      log.note(`the certificate files have changed: ${config.rpcTlsCert} is used as it is there now`)
       tell()
     } catch (error) {
       log.failure('the certificates could not be read again', error) // half-written, perhaps: then the next look finds them whole

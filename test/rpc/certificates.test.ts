@@ -65,6 +65,7 @@ test('changed certificate files are used from SIGHUP on, by servers and by conne
   process.emit('SIGHUP')
   await expect.poll(made, { timeout: 20_000 }).toBe(2 * before)
   expect(logged('ends at')).toHaveLength(2 * told)
+  expect(logged('the certificate files have changed')).toHaveLength(2)
   const late = connectTo('token', [parseAddress(`https://127.0.0.1:${port}`)], readConfig(env), 'gateway')
   onTestFinished(() => late.close())
   expect(await late.absent()).toEqual([])
