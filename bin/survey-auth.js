@@ -1,8 +1,9 @@
 #!/usr/bin/env sh
-':' //; exec node --v8-pool-size=1 --min-semi-space-size=16 --no-memory-reducer --no-allocation-site-pretenuring "$0" "$@"
+':' //; PATH="${0%/*}:$PATH"; exec node --v8-pool-size=1 --min-semi-space-size=16 --no-memory-reducer --no-allocation-site-pretenuring "$0" "$@"
 // The command `survey-auth`: compiles if needed, then runs the compiled bin/main.ts. A shell reads the line above, which means
-// nothing to Node, and starts Node with one helper thread for the garbage collector and the compiler instead of four, without
-// shrinking the heap when idle or allocating objects as old from the start (docs/operators/load.md, "How Node is started").
+// nothing to Node, and starts Node, the one beside this file where a release brought one, with one helper thread for the
+// garbage collector and the compiler instead of four, without shrinking the heap when idle or allocating objects as old from
+// the start (docs/operators/load.md, "How Node is started").
 import { buildIfNeeded } from './build-if-needed.js'
 
 buildIfNeeded()

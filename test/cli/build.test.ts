@@ -93,3 +93,12 @@ test.each([
   expect(await build(root, before).ended).toEqual([0, null])
   expect(readFileSync(path.join(root, 'dist/.commit'), 'utf8')).toBe(expected)
 })
+
+test('the Node beside the program starts it, where the PATH has none', () => {
+  const bin = temporaryDirectory()
+  const program = path.join(bin, 'survey-auth.js')
+  copyFileSync(PROGRAM, program)
+  writeFileSync(path.join(bin, 'node'), '#!/bin/sh\necho "$@"\n', { mode: 0o755 })
+  const { stdout } = spawnSync('/bin/sh', [program, 'app', 'list'], { env: { PATH: '/nowhere' }, encoding: 'utf8' })
+  expect(stdout).toContain(`${program} app list\n`)
+})
