@@ -188,7 +188,7 @@ async function freePorts(): Promise<Gateway> {
 /** Of a request that the gateway refuses for its missing parameters, on a connection of its own; 0 without an answer. */
 function statusThrough(port: number): Promise<number> {
   return new Promise((resolve) => {
-    const where = { host: '127.0.0.1', port, servername: HOST, path: '/api/oauth2/user', agent: false }
+    const where = { host: '127.0.0.1', port, servername: HOST, path: '/api/oauth2/access_token', agent: false }
     request({ ...where, ca: authority.cert }, (answer) => {
       answer.resume()
       resolve(answer.statusCode ?? 0)

@@ -60,6 +60,16 @@ class Nginx {
     return nginx
   }
 
+  /** Marks a gateway as `down`, or none, as docs/operators/proxy.md says. */
+  reload(down?: number): void {
+    const file = path.join(this.folder, 'upstream.conf')
+    const marked = readFileSync(file, 'utf8')
+      .replaceAll(' down;', ';')
+      .replace(new RegExp(`(server 127\\.0\\.0\\.1:${down} [^;]*);`), '$1 down;')
+    writeFileSync(file, marked)
+    execFileSync('nginx', ['-s', 'reload', '-p', this.folder, '-c', 'nginx.conf', '-e', 'start.log'])
+  }
+
   /** Everything nginx wrote to its logs. */
   get logs(): string {
     return ['survey-auth.log', 'survey-auth-error.log', 'start.log'].map((name) => this.#read(name)).join('')
@@ -119,6 +129,8 @@ class Nginx {
 describe.skipIf(!hasNginx)('in front of two gateways of a separated service', () => {
   let nginx: Nginx
   let gateways: readonly [ChildProcess, ChildProcess]
+  let ports: readonly [number, number]
+  let startGateway: (port: number) => Promise<ChildProcess>
   let app: { readonly appid: string; readonly secret: string }
   let tokens: { readonly access_token: string; readonly refresh_token: string; readonly openid: string }
   const env = (more: object) => {
@@ -134,7 +146,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
 
   beforeAll(async () => {
     execFileSync(process.execPath, [path.join(ROOT, 'bin/build-if-needed.js')], { stdio: 'inherit' })
-    const ports = [await freePort(), await freePort()] as const
+    ports = [await freePort(), await freePort()]
     await serve('token', env({}))
     await serve('survey', env({}))
     app = operate(['app', 'create', '--name', 'Report Builder', '--redirect-uri', CALLBACK])
@@ -143,10 +155,8 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
     operate(['survey', 'import', path.join(folder, 'surveys.json'), '--owner', 'ana'])
     nginx = await Nginx.start('real', ports, 1)
     const front = { PUBLIC_URL: nginx.url, TRUSTED_PROXIES: '127.0.0.1', RATE_PAGES_PER_SOURCE: '40' }
-    gateways = [
-      await serve('gateway', env({ ...front, PORT: String(ports[0]) })),
-      await serve('gateway', env({ ...front, PORT: String(ports[1]) })),
-    ]
+    startGateway = (port) => serve('gateway', env({ ...front, PORT: String(port) }))
+    gateways = [await startGateway(ports[0]), await startGateway(ports[1])]
   }, TIMEOUT_MS)
 
   /** Opens a page, signs in and confirms; returns the code in the callback. */
@@ -248,6 +258,38 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
         if (statuses.has(429)) break
       }
       expect(statuses).toContain(429)
+    },
+    TIMEOUT_MS,
+  )
+
+  test(
+    'no exchange is lost while a gateway is replaced that was marked as down before',
+    async () => {
+      const statuses: number[] = []
+      let goesOn = true
+      const exchanging = (async () => {
+        const target = withQuery('/api/oauth2/access_token', {
+          ...app,
+          code: 'sac_x',
+          grant_type: 'authorization_code',
+        })
+        while (goesOn) statuses.push((await nginx.curl(target)).status)
+      })()
+      const exchanged = async () => {
+        const enough = statuses.length + 6
+        await until(async () => statuses.length > enough)
+      }
+      nginx.reload(ports[0])
+      await exchanged()
+      gateways[0].kill('SIGTERM')
+      await once(gateways[0], 'exit')
+      await exchanged()
+      gateways = [await startGateway(ports[0]), gateways[1]]
+      nginx.reload()
+      await exchanged()
+      goesOn = false
+      await exchanging
+      expect(new Set(statuses)).toEqual(new Set([400]))
     },
     TIMEOUT_MS,
   )
