@@ -18,8 +18,8 @@ export async function printedMembers(): Promise<Map<string, readonly string[]>> 
     args: readonly string[] = [],
     more: Parameters<ServiceProcess['run']>[1] = {},
   ) {
-    const { stdout, stderr } = await service.run([...command.split(' '), ...args, '--json'], more)
-    if (stdout === '') throw new Error(`${command} printed nothing: ${stderr}`)
+    const { exitCode, stdout, stderr } = await service.run([...command.split(' '), ...args, '--json'], more)
+    if (exitCode !== 0) throw new Error(`${command} exited ${exitCode}: ${stderr}`)
     const value = JSON.parse(stdout) as T
     printed.set(command, new Set([...(printed.get(command) ?? []), ...membersOf(value)]))
     return value
@@ -59,7 +59,7 @@ export async function printedMembers(): Promise<Map<string, readonly string[]>> 
   await run('survey import', [survey, '--owner', 'li.wei'])
   for (const command of ['list', 'export']) await run(`survey ${command}`)
   await run('survey show', ['7'])
-  const answers = fileOf('answers.ndjson', { answer_id: 1, answer: [] })
+  const answers = fileOf('answers.ndjson', { answer_id: 1, ended_at: 1_767_225_660, answer: [] })
   await run('survey answers import', [answers, '--survey', '7'])
   await run('survey answers delete', ['1', '--survey', '7'])
 
