@@ -1,7 +1,7 @@
 // The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/1.1 goes to the Connect door, one
 // with HTTP/2 to the gRPC door, which passes on what is not gRPC. The first bytes tell which, over TLS too.
 import { constants } from 'node:crypto'
-import { chmodSync, lstatSync, unlinkSync } from 'node:fs'
+import { chmodSync, lstatSync, renameSync, rmSync, unlinkSync } from 'node:fs'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
 import tls from 'node:tls'
@@ -67,8 +67,9 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
       else options.onHttp1(socket)
     })
   })
-  if (address.kind === 'unix') await removeStaleSocket(address.path)
+  if (address.kind === 'unix') for (const path of [address.path, madeAt(address.path)]) await removeStaleSocket(path)
   await bind(server, address)
+  const own = address.kind === 'unix' ? lstatSync(address.path).ino : undefined
   return {
     address: boundAddress(server, address),
     reloadTls(material) {
@@ -77,6 +78,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     stop() {
       isStopped = true
       server.close()
+      if (address.kind === 'unix') removeOwnSocket(address.path, own)
       for (const socket of waiting.values()) socket.destroy()
     },
   }
@@ -101,8 +103,11 @@ function bind(server: net.Server, address: Address): Promise<void> {
     }
     const umask = process.umask(0o177) // the socket is created 0600
     try {
-      server.listen(address.path, () => {
-        chmodSync(address.path, 0o600)
+      // Under another name: Node removes what has that name when the server is closed, whosever it is by then.
+      const made = madeAt(address.path)
+      server.listen(made, () => {
+        chmodSync(made, 0o600)
+        renameSync(made, address.path)
         ready()
       })
     } finally {
@@ -153,6 +158,16 @@ function onFirstBytes(socket: net.Socket, then: (head: Buffer) => void): void {
     then(head)
   }
   socket.on('readable', read)
+}
+
+/** Not longer than the path: it has its last character replaced. */
+function madeAt(path: string): string {
+  return `${path.slice(0, -1)}${path.endsWith('~') ? '-' : '~'}`
+}
+
+/** Another process may have put its own there, when this one's had been deleted. */
+function removeOwnSocket(path: string, own: number | undefined): void {
+  if (lstatSync(path, { throwIfNoEntry: false })?.ino === own) rmSync(path)
 }
 
 /**

@@ -1,6 +1,6 @@
 // The same calls through every door: one behaviour, one vocabulary of failures.
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import http2 from 'node:http2'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
@@ -27,6 +27,7 @@ import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { decodeRequest } from '../../services/rpc/requests.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { reasonIn, ServiceError } from '../../services/rpc/service-error.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const calls: Call[] = []
 const unexpected: unknown[] = []
@@ -279,6 +280,23 @@ test('the direct door passes on the caller, the request id, the trace and the ti
 test('the Unix socket is for its owner only, and the umask of the process is unchanged', () => {
   expect(statSync(unixPath).mode & 0o777).toBe(0o600)
   expect(process.umask()).toBe(umask)
+})
+
+test('a server that stops removes its socket, and not that of another process at the same path', async () => {
+  const folder = temporaryDirectory()
+  const socket = path.join(folder, 'rpc.sock')
+  const start = () => {
+    const common = { dispatcher, tls: undefined, callers: new Map(), maxConnections: 9 }
+    return startRpcServer({ ...common, address: { kind: 'unix', path: socket } })
+  }
+  const first = await start()
+  await expect(start()).rejects.toThrow('in use by a running process')
+  rmSync(socket)
+  const second = await start()
+  await first.drain(100)
+  expect(readdirSync(folder)).toEqual(['rpc.sock'])
+  await second.drain(100)
+  expect(readdirSync(folder)).toEqual([])
 })
 
 test('a server closes connections beyond its limit, and says so', async () => {
