@@ -20,7 +20,7 @@ export interface BorrowedDatabase {
 /** Emptying a database takes a tenth of the time of making one, so each is used many times. */
 const unused: { readonly url: string; readonly client: pg.Client }[] = []
 
-/** A database with the schema of both stores, just as they make it. Its schema must not be changed: others get it later. */
+/** A database with the schema of both stores, each table with a column more. Its schema must not be changed: others get it later. */
 export async function borrowMigratedDatabase(): Promise<BorrowedDatabase> {
   const { url, client } = unused.pop() ?? (await copyTemplate())
   return {

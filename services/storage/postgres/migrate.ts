@@ -12,8 +12,11 @@ export interface Schema {
 }
 
 const WAIT_MS = 60_000 // for another process that migrates, for tables that are in use, and for each statement
-/** For a lock: whoever asks for the table after us waits behind us, and requests are refused after two seconds. */
-const LOCK_WAIT_MS = 500
+/**
+ * For a table, in turn: whoever asks for it after us waits behind us, and a request that waits for two seconds is refused. After
+ * deadlock_timeout, one second, the server ends an autovacuum that is in the way.
+ */
+const LOCK_WAITS_MS = [300, 300, 300, 1_300]
 const AGAIN_AFTER_MS = 500 // requests that waited are answered by then
 const CREATION_ATTEMPTS = 5
 
@@ -28,9 +31,9 @@ export async function migrate(client: pg.ClientBase, schema: Schema): Promise<vo
   if (version >= schema.migrations.length) return
   await requireVersionRow(client, schema)
   const endMs = performance.now() + WAIT_MS
-  for (;;) {
+  for (let attempt = 0; ; attempt += 1) {
     try {
-      await runMissing(client, schema)
+      await runMissing(client, schema, LOCK_WAITS_MS[attempt % LOCK_WAITS_MS.length] as number)
       break
     } catch (error) {
       await run(client, 'ROLLBACK').catch(() => undefined)
@@ -43,12 +46,12 @@ export async function migrate(client: pg.ClientBase, schema: Schema): Promise<vo
   await run(client, 'UPDATE schema_versions SET version = version WHERE name = $1', [schema.name])
 }
 
-async function runMissing(client: pg.ClientBase, schema: Schema): Promise<void> {
+async function runMissing(client: pg.ClientBase, schema: Schema, lockWaitMs: number): Promise<void> {
   await run(client, 'BEGIN ISOLATION LEVEL READ COMMITTED')
   await run(client, `SET LOCAL lock_timeout = ${WAIT_MS}; SET LOCAL statement_timeout = ${WAIT_MS}`)
   await run(client, WITHOUT_STANDBYS)
   const { version } = await stateOf(client, schema, 'FOR UPDATE')
-  await run(client, `SET LOCAL lock_timeout = ${LOCK_WAIT_MS}`)
+  await run(client, `SET LOCAL lock_timeout = ${lockWaitMs}`)
   for (const migration of schema.migrations.slice(version)) await run(client, migration.sql)
   const after = stateAfter(schema.migrations)
   if (version < after.version) {
