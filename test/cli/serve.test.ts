@@ -8,12 +8,14 @@ import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { warnOfGateway } from '../../bin/compose/gateway-part.js'
 import { readConfig } from '../../bin/config.js'
+import { Database } from '../../services/storage/sqlite/driver.js'
 import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, openProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { PROGRAM, untilListening } from '../harness/spawn.js'
 import { openService, startService } from '../harness.js'
+import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
@@ -21,7 +23,7 @@ vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-test('it says which databases it creates, and nothing of those that exist', async () => {
+test('it says which databases it creates, and which a newer program has migrated, and nothing of others', async () => {
   const url = await createDatabase()
   const service = await createProcess({ SURVEY_DATABASE_URL: url })
   const made = [
@@ -35,6 +37,19 @@ test('it says which databases it creates, and nothing of those that exist', asyn
   await service.start()
   await service.stop()
   expect(said()).toEqual([1, 1])
+  expect(service.output).not.toContain('schema version')
+  const db = new Database(path.join(service.dataDir, 'token.db'))
+  db.pragma('user_version = 99')
+  db.close()
+  await query(url, 'UPDATE schema_versions SET version = 99')
+  await service.start()
+  await service.stop()
+  for (const name of ['token', 'survey']) {
+    const told = new RegExp(
+      `"level":30,.*"the ${name} database has schema version 99; this program knows \\d+ and may use it"`,
+    )
+    expect(service.output).toMatch(told)
+  }
 })
 
 test('run by its file name, it starts Node with its options, and gets signals', async () => {
