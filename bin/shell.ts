@@ -2,10 +2,10 @@
 
 /** Quoted where a shell would not take it as it is. */
 export function inShell(text: string): string {
-  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
+  return /^[\w./:@+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/** Not taken for an option. */
+/** The same, and not taken for an option. */
 export function asArgument(text: string): string {
-  return text.startsWith('-') ? `-- ${text}` : text
+  return text.startsWith('-') ? `-- ${inShell(text)}` : inShell(text)
 }

@@ -490,6 +490,16 @@ describe('users', () => {
     expect((await createUser(service, 'li.wei')).user_id).not.toBe(user_id)
   })
 
+  test('a command that is advised can be pasted, whatever a platform has in its ids', async () => {
+    const service = await createProcess()
+    const id = "it's $(touch x); #7"
+    await service.json(['user', 'create', '--username', 'li.wei', '--password-stdin', '--external-id', id], {
+      input: 'correct horse',
+    })
+    const { stderr } = await service.run(['user', 'delete', `external_id:${id}`])
+    expect(stderr).toContain("first: survey-auth user disable 'external_id:it'\\''s $(touch x); #7'\n")
+  })
+
   test.each([
     [0, ''],
     [1, '1 survey of the user deleted, the user is not; run this again\n'],
