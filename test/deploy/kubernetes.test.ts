@@ -71,6 +71,13 @@ describe.each(['sqlite', 'postgres'])('deploy/kubernetes/%s', (folder) => {
     for (const selector of chosen) expect(labels).toContainEqual(selector)
   })
 
+  test('what each pod reaches, and who reaches it, is limited', () => {
+    const limited = manifests.flatMap(({ kind, spec }) =>
+      kind === 'NetworkPolicy' ? [spec.podSelector?.matchLabels] : [],
+    )
+    expect(limited).toEqual(expect.arrayContaining(pods.map(({ metadata }) => metadata.labels)))
+  })
+
   test('what a container mounts is a volume of its pod, and runs as the user of the image', () => {
     const dockerfile = readFileSync(path.join(ROOT, '../docker/Dockerfile'), 'utf8')
     for (const { spec } of pods) {
