@@ -10,7 +10,7 @@ import { DatabaseRefused } from '../../services/storage/database-refused.js'
 import { type Migration, newerSchema } from '../../services/storage/migration.js'
 import { areNeeded } from '../compose/absences.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
-import { inspectDatabase } from '../compose/database-file.js'
+import { inspectDatabase, isThere } from '../compose/database-file.js'
 import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
 import { errorCode } from '../error-code.js'
 import { CommandError } from '../exit.js'
@@ -63,9 +63,19 @@ export const checks: Readonly<Record<string, Check>> = {
 }
 
 function dataDirectory({ dataDir, tokenServiceUrl, surveyServiceUrl }: Config): Verdict | undefined {
-  if (existsSync(dataDir)) return privateDirectory(dataDir)
+  try {
+    if (isThere(dataDir)) return privateDirectory(dataDir)
+  } catch (error) {
+    if (error instanceof CommandError) return hidden(error)
+    throw error
+  }
   if (tokenServiceUrl && surveyServiceUrl) return undefined
   return odd(`${dataDir} does not exist yet; the first start creates it`)
+}
+
+/** From this user. */
+function hidden({ message, hint }: CommandError): Verdict {
+  return wrong([message, hint].join('; '))
 }
 
 function privateDirectory(directory: string): Verdict {
@@ -110,7 +120,7 @@ function sqliteFile(
     if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${inShell(file)}`)
     return ok(`schema version ${facts.schemaVersion}, intact${migrated(facts.schemaVersion, sqlite.migrations)}`)
   } catch (error) {
-    if (error instanceof CommandError) return wrong([error.message, error.hint].join('; '))
+    if (error instanceof CommandError) return hidden(error)
     if (error instanceof DatabaseRefused) return wrong(error.message)
     return wrong(`${file} cannot be read: ${reasonOf(error)}; free it, or correct ${variable}`)
   }

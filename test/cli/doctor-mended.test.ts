@@ -488,6 +488,21 @@ function examineAsNobody(check: string, DATA_DIR: string) {
 
 // As in files.test.ts: without root there is no second user.
 if (process.getuid?.() === 0 && examineAsNobody('configuration', '/').state === 'ok') {
+  test('data directory: one in a folder that we may not enter is wrong, and ok when we may', async () => {
+    const { dataDir: parent } = await createProcess()
+    const dataDir = path.join(parent, 'data')
+    mkdirSync(dataDir, { mode: 0o700 })
+    chownSync(dataDir, NOBODY, NOBODY)
+    const found = () => examineAsNobody('data directory', dataDir)
+    expect(found()).toEqual({
+      exitCode: 1,
+      state: 'wrong',
+      detail: expect.stringMatching(/^cannot open \S+data \(EACCES\): it belongs to root; run this as the user that/),
+    })
+    chmodSync(parent, 0o755)
+    expect(found()).toMatchObject({ exitCode: 0, state: 'ok' })
+  })
+
   test('data directory: that of somebody else is wrong, and so is one that its owner may not write', async () => {
     const { dataDir } = await createProcess()
     const found = () => examineAsNobody('data directory', dataDir)
