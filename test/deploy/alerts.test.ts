@@ -68,7 +68,10 @@ const cases: Readonly<Record<string, Case>> = {
   },
   SurveyAuthMethodUnavailable: {
     fires: { [calls('unavailable')]: '0+60x40', [calls('ok')]: '0+50x40' },
-    quiet: { [calls('unavailable')]: '0+40x40', [calls('ok')]: '0+60x40' },
+    quiet: {
+      ...{ [calls('unavailable')]: '0+40x40', [calls('ok')]: '0+60x40' },
+      [calls('unavailable', 'surveyauth.v1.AccountService/BeginSignIn')]: '0+1x40',
+    },
   },
   SurveyAuthConnectionsDropped: {
     fires: { [of('survey_auth_http_connections_dropped_total')]: '0+1x40' },
