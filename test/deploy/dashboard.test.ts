@@ -49,6 +49,10 @@ function limitOf(expr: string): number {
 const limitsOf = (panel: Panel) =>
   (panel.fieldConfig?.defaults.thresholds?.steps ?? []).flatMap(({ value }) => (value === null ? [] : [value]))
 
+function rulesNamedBy({ description = '' }: Panel): string[] {
+  return [...description.matchAll(/SurveyAuth\w+/g)].map(([name]) => rules.get(name) ?? '')
+}
+
 test('no two panels overlap, none is wider than the grid, and each has an id of its own', () => {
   const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
     Array.from({ length: w * h }, (_, n) => `${x + (n % w)},${y + Math.floor(n / w)}`),
@@ -65,9 +69,16 @@ describe.each(shown)('$title', (panel) => {
   })
 
   test('changes its colour where the rule fires that it names, or from the first one on', () => {
-    const named = [...(panel.description ?? '').matchAll(/SurveyAuth\w+/g)].map(([name]) => rules.get(name) ?? '')
+    const named = rulesNamedBy(panel)
     expect(named).not.toContain('')
     for (const limit of limitsOf(panel)) expect(named.length > 0 ? named.map(limitOf) : [1]).toContain(limit)
+  })
+
+  test('looks as far back as the rule that it names, unless it shows the day or each interval', () => {
+    const windowsOf = (expr: string) => [...expr.matchAll(/\[(\w+)\]/g)].map(([, window]) => window)
+    const windows = (panel.targets ?? []).flatMap(({ expr }) => windowsOf(expr))
+    const named = rulesNamedBy(panel)
+    if (named.length > 0) expect(named.flatMap(windowsOf)).toEqual(expect.arrayContaining(windows))
   })
 
   test('shows the processes that are chosen', () => {
