@@ -18,6 +18,7 @@ import { type Config, type RpcAddressSetting, readConfig } from '../config.js'
 import { CommandError, EXIT, isUnanswered } from '../exit.js'
 import { message, note } from '../output.js'
 import type { Database } from '../settings.js'
+import { endOf } from '../tls-files.js'
 import { socketIn } from './addresses.js'
 import { createCommandObservers } from './command-observers.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
@@ -25,6 +26,7 @@ import { noDatabase, warnOfOwner } from './database-file.js'
 import type { Part } from './part.js'
 import { creating, isMade } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
+import { readTls } from './tls.js'
 import { openTokenPart } from './token-part.js'
 
 export interface Operator {
@@ -83,6 +85,14 @@ interface Doors {
   client<S extends DescService>(service: S, door: Invoke): Client<S>
 }
 
+/** Of a caller with such a certificate a service closes the connection, and the caller is not told why. */
+function refuseEnded(config: Config): void {
+  const endedAtMs = endOf(readTls(config).cert)
+  if (endedAtMs > Date.now()) return
+  const what = `the certificate ${config.rpcTlsCert} ended at ${new Date(endedAtMs).toISOString()}`
+  throw new CommandError(what, EXIT.configuration, 'put a new one in its place, or name another in RPC_TLS_CERT')
+}
+
 async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Doors) => Promise<T>): Promise<T> {
   const config = readConfig(process.env, used)
   const opened: Part[] = []
@@ -99,6 +109,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   ): Promise<Invoke | undefined> {
     const addresses = await answering(configured, [socketIn(config, 'all'), socketIn(config, service)])
     if (addresses.length === 0) return undefined
+    if (addresses.some(({ kind }) => kind === 'tls')) refuseEnded(config)
     const { connectTo } = await import('./remote.js') // loads all of gRPC: only here
     const remote = connectTo(service, addresses, config, 'operator')
     opened.push(remote)

@@ -21,6 +21,7 @@ import { createProcess, ServiceProcess, startProcess } from '../harness/process.
 import { PROGRAM, spawnServe } from '../harness/spawn.js'
 import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
+import { createAuthority, materialOf, pemFiles } from '../rpc/certificates.js'
 import { byOperator, grant, seed, userRow } from '../store/token-store-verbs.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
@@ -695,6 +696,18 @@ describe('a server', () => {
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toContain(
       `no answer from the token service at ${url}: it does not answer health checks: see its /readyz\nwaited 1 s, RPC_TIMEOUT_MS\n`,
+    )
+  })
+
+  test('is not asked with a certificate that has ended: the command says so', async () => {
+    const service = await createProcess()
+    const authority = createAuthority()
+    const files = pemFiles(service.dataDir, materialOf(authority, authority.issue('DNS:admin.test', 0)))
+    const env = { ...files, TOKEN_SERVICE_URL: `https://127.0.0.1:${await freePort()}` }
+    const { exitCode, stdout, stderr } = await service.run(['app', 'list'], { env })
+    expect({ exitCode, stdout }).toEqual({ exitCode: 78, stdout: '' })
+    expect(stderr).toMatch(
+      /^survey-auth: the certificate \S+cert\S* ended at \d{4}-\S+Z\nput a new one in its place, or name another in RPC_TLS_CERT\n$/,
     )
   })
 
