@@ -39,7 +39,7 @@ export function judgeStandbys(list: string, { connected, waiting }: Connected): 
   const missing = names.filter((name) => !connected.includes(name.toLowerCase()))
   const what = (standbys: readonly string[]) => `synchronous standby ${standbys.join(', ')}`
   if (counted.length < needed) {
-    const cause = `writes wait for ${needed} of synchronous_standby_names, and ${counted.length} can confirm: they get 503, and take effect late; start it, or take it out of synchronous_standby_names`
+    const cause = `writes wait for ${needed} of synchronous_standby_names, and ${counted.length} can confirm: they get 503, and those that have begun take effect late; start it, or take it out of synchronous_standby_names`
     return [{ what: what(missing), state: 'missing', cause }]
   }
   if (waiting === 0) return []
