@@ -1,6 +1,7 @@
 // `npm run test:failover`: breaks a PostgreSQL cluster that runs with deploy/patroni/patroni.yaml in each of the ways below, while
 // two gateways, two token and two survey services and the load on them go on, and checks later answers against what had been
-// acknowledged. Needs Linux, and Patroni, etcd and PostgreSQL from the system's packages.
+// acknowledged. Ends at the first loss; with weaker settings goes on and counts the codes and grants of which something that was
+// acknowledged is lost. Needs Linux, and Patroni, etcd and PostgreSQL from the system's packages.
 import { Agent } from 'node:http'
 import { loadavg } from 'node:os'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
@@ -101,18 +102,23 @@ async function run(cluster, fleet) {
   const rows = new Map()
   const failures = []
   const endMs = Date.now() + options.minutes * 60_000
-  for (let n = 0; n < options.faults && Date.now() < endMs && failures.length === 0; n += 1) {
-    const name = names[n % names.length]
-    const seen = await survive(name, { cluster, people, clients, failures })
-    const row = rows.get(name) ?? { times: 0, acknowledged: 0, lost: 0, 'longest gap in s': 0 }
-    row.times += 1
-    row.acknowledged += seen.acknowledged
-    row.lost += seen.lost
-    row['longest gap in s'] = Math.max(row['longest gap in s'], seen.gapMs / 1000)
-    rows.set(name, row)
-    say(`${n + 1}. ${name}: ${JSON.stringify(seen)}, load ${loadavg()[0]?.toFixed(1)}`)
+  const mayLose = options.settings !== 'recipe'
+  try {
+    for (let n = 0; n < options.faults && Date.now() < endMs && (mayLose || failures.length === 0); n += 1) {
+      const name = names[n % names.length]
+      const seen = await survive(name, { cluster, people, clients, failures })
+      const row = rows.get(name) ?? { times: 0, acknowledged: 0, lost: 0, 'longest gap in s': 0 }
+      row.times += 1
+      row.acknowledged += seen.acknowledged
+      row.lost += seen.lost
+      row['longest gap in s'] = Math.max(row['longest gap in s'], seen.gapMs / 1000)
+      rows.set(name, row)
+      say(`${n + 1}. ${name}: ${JSON.stringify(seen)}, load ${loadavg()[0]?.toFixed(1)}`)
+    }
+    if (mayLose || failures.length === 0) await checkCrowd(people, failures, 'everything')
+  } catch (error) {
+    failures.push(error.stack)
   }
-  if (failures.length === 0) await checkCrowd(people, failures, 'everything')
   failures.push(...fleet.ended)
   const exitCode = report(rows, people, failures)
   if (exitCode !== 0) say(`the processes wrote:\n${fleet.output.slice(-4_000)}\n${cluster.output}`)
@@ -123,7 +129,7 @@ async function run(cluster, fleet) {
 async function survive(name, { cluster, people, clients, failures }) {
   const before = failures.length
   const { moves = false, begin, end = () => undefined } = FAULTS[name]
-  const concerned = { cluster, leader: await cluster.leader(), standby: await cluster.syncStandby() }
+  const concerned = { cluster, leader: await cluster.leader(), standby: await cluster.standby() }
   const load = { isOver: false }
   const working = people.map((person) => person.work(load, failures))
   await sleep(LOAD_MS)

@@ -43,14 +43,16 @@ export class PatroniCluster {
   nodes = []
   #root
   #etcd = []
+  #isSynchronous
 
-  constructor(root) {
+  constructor(root, { synchronous_mode: isSynchronous = true } = {}) {
     this.#root = root
+    this.#isSynchronous = isSynchronous
   }
 
   /** Three nodes, one of which leads; `weaker` changes the recipe: its settings in `dcs`, and the `api` of etcd. */
   static async create(weaker = {}) {
-    const cluster = new PatroniCluster(await mkdtemp(path.join(tmpdir(), 'survey-auth-failover-')))
+    const cluster = new PatroniCluster(await mkdtemp(path.join(tmpdir(), 'survey-auth-failover-')), weaker.dcs)
     try {
       await cluster.#start(weaker)
     } catch (error) {
@@ -134,8 +136,9 @@ export class PatroniCluster {
     )
   }
 
-  syncStandby() {
-    return this.#withRole('sync_standby')
+  /** The synchronous one; any other when none has to be. */
+  standby() {
+    return this.#withRole(this.#isSynchronous ? 'sync_standby' : 'replica')
   }
 
   async #withRole(role, asked) {
@@ -143,21 +146,21 @@ export class PatroniCluster {
     return this.nodes.find((node) => node.name === name)
   }
 
-  /** All three run on one timeline, and one standby is synchronous. @throws Error when that takes too long */
+  /** All three run on one timeline, and one standby is synchronous if it has to be. @throws Error when that takes too long */
   async untilWhole() {
     const deadline = Date.now() + WHOLE_TIMEOUT_MS
     for (;;) {
       const members = await this.members()
-      if (isWhole(members)) return
+      if (isWhole(members, this.#isSynchronous)) return
       if (Date.now() > deadline)
         throw new Error(`not whole: ${JSON.stringify(members)}, Patroni wrote:\n${this.output}`)
       await sleep(200)
     }
   }
 
-  /** `patronictl switchover` to the synchronous standby. */
+  /** `patronictl switchover` to the standby. */
   async switchOver() {
-    const candidate = await this.syncStandby()
+    const candidate = await this.standby()
     const args = ['-c', candidate.config, 'switchover', '--candidate', candidate.name, '--force']
     await promisify(execFile)('patronictl', args, { ...identity, cwd: tmpdir() })
   }
@@ -175,11 +178,12 @@ export class PatroniCluster {
   }
 }
 
-function isWhole(members) {
+function isWhole(members, isSynchronous) {
   const roles = members.map(({ role }) => role).sort()
   const isRunning = members.every(({ state, lag = 0 }) => ['running', 'streaming'].includes(state) && lag === 0)
   const timelines = new Set(members.map(({ timeline }) => timeline))
-  return roles.join() === 'leader,replica,sync_standby' && isRunning && timelines.size === 1
+  const expected = isSynchronous ? 'leader,replica,sync_standby' : 'leader,replica,replica'
+  return roles.join() === expected && isRunning && timelines.size === 1
 }
 
 class PatroniNode {

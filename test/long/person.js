@@ -5,7 +5,7 @@
 // What it knows of a grant: good, ended, or unknown.
 
 /** Grants a person has before they disconnect the app; refreshes stay below the service's cap of tokens. */
-const MAX_GRANTS = 4
+const MAX_GRANTS = 10
 const MAX_TOKENS = 40
 /** How many earlier facts are checked again each time. */
 const SAMPLE = 6
@@ -20,6 +20,8 @@ export class Person {
   /** Codes and grants that changed since the last check. */
   #recent = new Set()
   #isSignedIn = false
+  /** Whether the last write got 503. It then tries nothing after which less would be known of what was acknowledged before. */
+  #isInterrupted = false
 
   /** `place`: send, appid, secret, redirectUri, username, password, surveyIds ascending. */
   constructor(place) {
@@ -34,7 +36,7 @@ export class Person {
     this.#isSignedIn = true
   }
 
-  /** Does things at random until the load is over or an answer is lost. */
+  /** Does things at random until the load is over, an answer is lost or something is wrong that concerns everything. */
   work(load, failures) {
     return this.#until(load, failures, () => this.#once())
   }
@@ -45,12 +47,23 @@ export class Person {
   }
 
   async #until(load, failures, act) {
-    try {
-      while (!load.isOver) await act()
-    } catch (error) {
-      if (error instanceof Violation) failures.push(error.message)
-      else if (!isConnectionError(error)) failures.push(`${this.#place.username}: ${error.stack}`)
+    let goesOn = true
+    while (goesOn && !load.isOver) {
+      try {
+        await act()
+      } catch (error) {
+        if (!isConnectionError(error)) this.#fail(error, failures)
+        goesOn = error.about !== undefined
+      }
     }
+  }
+
+  /** What a violation is about is forgotten, so that it counts once. */
+  #fail(error, failures) {
+    failures.push(error instanceof Violation ? error.message : `${this.#place.username}: ${error.stack}`)
+    this.#codes = this.#codes.filter((code) => code !== error.about)
+    this.#grants = this.#grants.filter((grant) => grant !== error.about)
+    this.#recent.delete(error.about)
   }
 
   /** Stops early at a 503; the next round starts over. */
@@ -71,8 +84,9 @@ export class Person {
     const unused = this.#codes.filter(({ state }) => state === 'unused')
     const good = this.#grants.filter(({ state }) => state === 'good')
     const dice = Math.random()
-    if (unused.length > 0 && dice < 0.4) return this.#exchange(pick(unused))
-    if (good.length >= MAX_GRANTS || (good.length > 0 && dice < 0.44)) return this.#disconnect()
+    if (unused.length > (this.#isInterrupted ? 1 : 0) && dice < 0.4) return this.#exchange(pick(unused))
+    const mayDisconnect = good.length > 0 && !this.#isInterrupted
+    if (mayDisconnect && (good.length >= MAX_GRANTS || dice < 0.44)) return this.#disconnect()
     if (good.length === 0 || dice < 0.55) return this.#authorize()
     const grant = pick(good)
     if (dice < 0.6) return this.#readSurveys(grant)
@@ -102,7 +116,7 @@ export class Person {
     const answer = await this.#askToExchange(code)
     if (answer.isLost) throw answer.error
     if (answer.type === 'remote_server_error') return this.#count('exchange 503')
-    if (answer.type !== '') throw this.#violation(`an unused code was refused: ${answer.type}`)
+    if (answer.type !== '') throw this.#violation(`an unused code was refused: ${answer.type}`, code)
     this.#took(code, answer.data)
   }
 
@@ -117,7 +131,7 @@ export class Person {
     const answer = await this.#askToRefresh(grant)
     if (answer.isLost) throw answer.error
     if (answer.type === 'remote_server_error') return this.#count('refresh 503')
-    if (answer.type !== '') throw this.#violation(`a good refresh token was refused: ${answer.type}`)
+    if (answer.type !== '') throw this.#violation(`a good refresh token was refused: ${answer.type}`, grant)
     this.#count('refresh OK')
     grant.tokens.push(answer.data.access_token)
     this.#recent.add(grant)
@@ -133,7 +147,8 @@ export class Person {
       const answer = await this.#api(target, query)
       if (answer.isLost) throw answer.error
       if (answer.type === 'remote_server_error') return this.#count('surveys 503')
-      if (answer.type !== '') throw this.#violation(`an acknowledged access token answered ${answer.type} on ${target}`)
+      if (answer.type !== '')
+        throw this.#violation(`an acknowledged access token answered ${answer.type} on ${target}`, grant)
       const found = (answer.data.list ?? [answer.data]).map((survey) => survey.id).join()
       if (found !== ids) throw this.#violation(`${target} shows ${found || 'nothing'}`)
       this.#count('surveys OK')
@@ -144,23 +159,28 @@ export class Person {
   async #disconnect() {
     const grants = this.#grants.filter(({ state }) => state !== 'ended')
     const codes = this.#codes.filter(({ state }) => state === 'unused' || state === 'unknown')
-    for (const one of [...grants, ...codes]) one.state = 'unknown'
-    let revoked = 0
-    for (;;) {
+    for (let revoked = 0; ; revoked += 1) {
       const page = await this.#page('/connect/apps')
       this.#expectSignedIn(page)
       if (page.status === 503) return this.#count('page 503')
       const form = formTo(page.text, '/connect/apps/disconnect')
-      if (form === undefined) break
+      if (form === undefined) return this.#disconnected(grants, revoked > 0 ? codes : [])
+      for (const one of [...grants, ...codes]) one.state = 'unknown'
       const answer = await this.#submit(form, {})
       if (answer.status === 503) return this.#count('revoke 503')
       if (answer.status !== 303) throw this.#violation(`disconnecting answered ${answer.status}`)
       this.#count('revoke OK')
-      revoked += 1
     }
-    const ended = revoked > 0 ? [...grants, ...codes] : grants // codes die with a revocation, and only with one
-    for (const one of ended) one.state = 'ended'
-    for (const one of [...grants, ...codes]) this.#recent.add(one)
+  }
+
+  /** The page shows no grant. Codes die with a revocation, and only with one. */
+  #disconnected(grants, codes) {
+    const good = grants.find(({ state }) => state === 'good')
+    if (good) throw this.#violation('an acknowledged grant is not shown', good)
+    for (const one of [...grants, ...codes]) {
+      one.state = 'ended'
+      this.#recent.add(one)
+    }
   }
 
   // -- What it knows -------------------------------------------------------------------------------------------------
@@ -178,7 +198,7 @@ export class Person {
       try {
         asked += await check()
       } catch (error) {
-        failures.push(error instanceof Violation ? error.message : `${this.#place.username}: ${error.stack}`)
+        this.#fail(error, failures)
       }
     }
     return asked
@@ -197,10 +217,11 @@ export class Person {
     }
     for (const token of grant.tokens) {
       const { type } = await this.#askForUser(grant, token)
-      if (type !== 'invalid_token') throw this.#violation(`a revoked access token answered ${type || 'OK'}`)
+      if (type !== 'invalid_token') throw this.#violation(`a revoked access token answered ${type || 'OK'}`, grant)
     }
     const { type } = await this.#askToRefresh(grant)
-    if (type !== 'invalid_refresh_token') throw this.#violation(`a revoked refresh token answered ${type || 'OK'}`)
+    if (type !== 'invalid_refresh_token')
+      throw this.#violation(`a revoked refresh token answered ${type || 'OK'}`, grant)
     return grant.tokens.length + 1
   }
 
@@ -209,11 +230,13 @@ export class Person {
     const isUnknown = code.state === 'unknown'
     const first = await this.#askToExchange(code)
     if (isUnknown && first.type === '') this.#took(code, first.data)
-    else if (first.type !== 'invalid_code') throw this.#violation(`a ${code.state} code answered ${first.type || 'OK'}`)
+    else if (first.type !== 'invalid_code')
+      throw this.#violation(`a ${code.state} code answered ${first.type || 'OK'}`, code)
     code.state = 'used'
     if (!isUnknown) return 1
     const second = await this.#askToExchange(code)
-    if (second.type !== 'invalid_code') throw this.#violation(`a code was exchanged twice: ${second.type || 'OK'}`)
+    if (second.type !== 'invalid_code')
+      throw this.#violation(`a code was exchanged twice: ${second.type || 'OK'}`, code)
     return 2
   }
 
@@ -221,7 +244,7 @@ export class Person {
     const answer = await this.#askForUser(grant, token)
     if (answer.isLost) throw answer.error
     if (answer.type === 'remote_server_error') return this.#count('user 503')
-    if (answer.type !== '') throw this.#violation(`an acknowledged access token answered ${answer.type}`)
+    if (answer.type !== '') throw this.#violation(`an acknowledged access token answered ${answer.type}`, grant)
     if (answer.data.openid !== grant.openid) throw this.#violation('the openid changed')
     this.#count('user OK')
   }
@@ -238,10 +261,12 @@ export class Person {
 
   #count(what) {
     this.counts[what] = (this.counts[what] ?? 0) + 1
+    if (!/^(user|surveys) OK$/.test(what)) this.#isInterrupted = what.endsWith(' 503')
   }
 
-  #violation(text) {
-    return new Violation(`${this.#place.username}: ${text}`)
+  /** `about`: the code or grant that it concerns. */
+  #violation(text, about) {
+    return Object.assign(new Violation(`${this.#place.username}: ${text}`), { about })
   }
 
   // -- Requests ------------------------------------------------------------------------------------------------------
