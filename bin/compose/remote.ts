@@ -22,6 +22,8 @@ import { readTls } from './tls.js'
 /** Largest answer: a page of surveys in full. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const ROLE_TIMEOUT_MS = 1_000
+/** Balancers give /readyz a second: one process that hangs must not cost those that call it theirs. */
+const LOOK_WITHIN_MS = 500
 const CHOOSE_WITHIN_MS = 1_000
 
 /** What our processes use of each other, besides the stream that carries it. */
@@ -49,7 +51,7 @@ export interface Remote extends Part {
 /** A connection to one process of a service; it is made when first needed and made again whenever it breaks. */
 interface Connection {
   readonly transport: MultiplexTransport
-  /** undefined when the process serves, and us. */
+  /** undefined when the process serves, and us; what was known before, if that is not known soon. */
   whyNot(): Promise<string | undefined>
 }
 
@@ -132,6 +134,7 @@ function watched(
   const probe = isTls ? PROBES[service].find((method) => mayCall(caller, method)) : undefined
   const needed = SERVICES[service].filter(({ methods }) => methods.some((method) => mayCall(caller, method)))
   let isKnown = false
+  let last: { readonly cause: string | undefined } | undefined
 
   async function whyNotFit(): Promise<string | undefined> {
     for (const { typeName } of needed) {
@@ -144,13 +147,20 @@ function watched(
     return isRefused ? `it does not know this process as ${caller}: see RPC_CALLERS there` : undefined
   }
 
+  async function look(): Promise<string | undefined> {
+    if (!transport.isServing) isKnown = false // by now it may be another process
+    const cause = (await transport.whyNotServing()) ?? (isKnown ? undefined : await whyNotFit())
+    transport.isServing = cause === undefined
+    last = { cause }
+    return cause
+  }
+
   return {
     transport,
-    async whyNot() {
-      if (!transport.isServing) isKnown = false // by now it may be another process
-      const cause = (await transport.whyNotServing()) ?? (isKnown ? undefined : await whyNotFit())
-      transport.isServing = cause === undefined
-      return cause
+    whyNot() {
+      const looked = look()
+      if (last === undefined) return looked
+      return Promise.race([looked, sleep(LOOK_WITHIN_MS, undefined, { ref: false }).then(() => last?.cause)])
     },
   }
 }

@@ -30,6 +30,10 @@ export class FakePeer {
   isServing = true
   /** Takes calls and answers none. */
   isSilent = false
+  /** Answers no health checks. */
+  hangs = false
+  /** Health checks that it did not answer, and nobody waits for any longer. */
+  givenUp = 0
   /** Ends every stream with PERMISSION_DENIED. */
   refuses = false
   readonly #path: string
@@ -48,8 +52,12 @@ export class FakePeer {
     server.addService(
       { check: CHECK },
       {
-        check: (_call: unknown, answer: grpc.sendUnaryData<Buffer>) =>
-          answer(null, Buffer.from([8, this.isServing ? 1 : 2])),
+        check: (call: grpc.ServerUnaryCall<Buffer, Buffer>, answer: grpc.sendUnaryData<Buffer>) => {
+          if (!this.hangs) return answer(null, Buffer.from([8, this.isServing ? 1 : 2]))
+          call.on('cancelled', () => {
+            this.givenUp += 1
+          })
+        },
       },
     )
     const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())

@@ -130,6 +130,20 @@ test('one that says nothing for half a second while calls wait gets no more of t
   expect(b.seen).toHaveLength(6)
 })
 
+test('one that hangs is named, and keeps nobody waiting who looks', async () => {
+  const { a, remote, looks } = await open()
+  await looks()
+  a.hangs = true
+  expect(await remote.absent()).toEqual([])
+  expect(a.givenUp, 'as was known before').toBe(0)
+  await looks(a)
+  expect((await remote.absent()).map(({ cause }) => cause)).toEqual([
+    'it does not answer health checks: see its /readyz',
+  ])
+  a.hangs = false
+  await looks()
+})
+
 test('one that comes back is used again once it says that it serves', async () => {
   const { a, answering, looks } = await open()
   await looks()
