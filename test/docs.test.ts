@@ -45,6 +45,18 @@ describe('pages', () => {
     expect(ours.filter((link) => !isGood(page, link))).toEqual([])
   })
 
+  test.each(pages.filter((page) => page.startsWith('docs/operators/')))(
+    '%s links only to what a release has',
+    (page) => {
+      const { files: packed } = JSON.parse(read('package.json')) as { files: string[] }
+      const isPacked = (file: string) => packed.some((name) => file === name || file.startsWith(`${name}/`))
+      const isLeftOut = (file: string) => /^gateway\/pages\/[^/]+\.ts$/.test(file) && !packed.includes(file)
+      const links = [...read(page).matchAll(/\]\(([^)\s#:]+)(?:#[^)\s]*)?\)/g)].map(([, link = '']) => link)
+      const targets = links.map((link) => path.join(path.dirname(page), link))
+      expect(targets.filter((file) => !isPacked(file) || isLeftOut(file))).toEqual([])
+    },
+  )
+
   test.each(pages.filter((page) => page.startsWith('docs/')))(
     '%s has at most 300 lines, and docs/README.md lists it',
     (page) => {
