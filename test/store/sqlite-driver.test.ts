@@ -1,6 +1,10 @@
 import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
 import { expect, test } from 'vitest'
-import { driverPath } from '../../services/storage/sqlite/driver.js'
+import { DatabaseRefused } from '../../services/storage/database-refused.js'
+import { Database, driverPath } from '../../services/storage/sqlite/driver.js'
+import { temporaryDirectory } from './temporary-directory.js'
 
 /** Enough that V8 collects some between two turns of the event loop, where no JavaScript runs. */
 const COLLECTED = `
@@ -23,4 +27,12 @@ test('the driver survives garbage collection of its statements, as version 12 do
     encoding: 'utf8',
   })
   expect({ status, signal, stderr }).toEqual({ status: 0, signal: null, stderr: '' })
+})
+
+test('a driver without a binary for this Node is named, with what helps', () => {
+  const nativeBinding = path.join(temporaryDirectory(), 'other.node')
+  writeFileSync(nativeBinding, 'for another Node')
+  const open = () => new Database(':memory:', { nativeBinding })
+  expect(open).toThrow(DatabaseRefused)
+  expect(open).toThrow(`there is no SQLite driver for this Node, ${process.version}: use Node 22.14`)
 })
