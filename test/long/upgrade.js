@@ -191,7 +191,8 @@ const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-next-'))
 try {
   const nextCommand = makeNextProgram(folder)
   const programs = { old: programOf(PROGRAM), next: programOf(nextCommand) }
-  const wrong = [...(await onSqlite(programs)), ...(await onPostgres(programs))]
+  const both = await Promise.allSettled([onSqlite(programs), onPostgres(programs)])
+  const wrong = both.flatMap(({ value, reason }) => value ?? [reason.stack])
   for (const one of wrong.slice(0, 20)) say(`WRONG: ${one}`)
   say(`from ${programs.old.version} to ${programs.next.version}: ${wrong.length} wrong`)
   process.exitCode = wrong.length === 0 && programs.old.version !== programs.next.version ? 0 : 1

@@ -50,7 +50,8 @@ async function runMissing(client: pg.ClientBase, schema: Schema, lockWaitMs: num
   await run(client, 'BEGIN ISOLATION LEVEL READ COMMITTED')
   await run(client, `SET LOCAL lock_timeout = ${WAIT_MS}; SET LOCAL statement_timeout = ${WAIT_MS}`)
   await run(client, WITHOUT_STANDBYS)
-  const { version } = await stateOf(client, schema, 'FOR UPDATE')
+  const { rows } = await run(client, `${STATE} FOR UPDATE`, [schema.name])
+  const version = versionIn(rows, schema)
   await run(client, `SET LOCAL lock_timeout = ${lockWaitMs}`)
   for (const migration of schema.migrations.slice(version)) await run(client, migration.sql)
   const after = stateAfter(schema.migrations)
@@ -70,7 +71,7 @@ const WITHOUT_STANDBYS = `
 export async function knownVersion(client: pg.ClientBase, schema: Schema): Promise<number> {
   try {
     const { rows: tables } = await client.query(HAS_VERSIONS)
-    if (tables[0]?.exists) return (await stateOf(client, schema)).version
+    if (tables[0]?.exists) return versionIn((await client.query(STATE, [schema.name])).rows, schema)
     await requireMayCreate(client, schema)
     return 0
   } catch (error) {
@@ -78,13 +79,13 @@ export async function knownVersion(client: pg.ClientBase, schema: Schema): Promi
   }
 }
 
-/** @throws DatabaseRefused */
-async function stateOf(client: pg.ClientBase, schema: Schema, lock: 'FOR UPDATE' | '' = ''): Promise<SchemaState> {
-  const text = `SELECT version, usable_from AS "usableFrom" FROM schema_versions WHERE name = $1 ${lock}`
-  const { rows } = await run(client, text, [schema.name])
-  const state: SchemaState = rows[0] ?? { version: 0, usableFrom: 0 }
-  requireUsable(state, schema.migrations, `the ${schema.name} database`)
-  return state
+const STATE = 'SELECT version, usable_from AS "usableFrom" FROM schema_versions WHERE name = $1'
+
+/** Of what STATE has found. @throws DatabaseRefused when this program cannot use it. */
+function versionIn([row]: readonly SchemaState[], { name, migrations }: Schema): number {
+  const state = row ?? { version: 0, usableFrom: 0 }
+  requireUsable(state, migrations, `the ${name} database`)
+  return state.version
 }
 
 /** A lock that was not to be had in time (55P03), or not at all, as others wanted ours (40P01). */
