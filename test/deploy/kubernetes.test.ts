@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL('../../deploy/kubernetes', import.meta.url))
 interface Manifest {
   readonly apiVersion: string
   readonly kind: string
-  readonly metadata: { readonly name: string }
+  readonly metadata: { readonly name: string; readonly labels?: { readonly part?: string } }
   readonly spec: {
     readonly replicas?: number
     readonly strategy?: { readonly type?: string }
@@ -92,4 +92,11 @@ describe.each(['sqlite', 'postgres'])('deploy/kubernetes/%s', (folder) => {
 test('with SQLite there is never a second pod on the same databases', () => {
   const deployments = manifestsOf('sqlite').filter(({ kind }) => kind === 'Deployment')
   expect(deployments.map(({ spec }) => [spec.replicas, spec.strategy?.type])).toEqual([[1, 'Recreate']])
+})
+
+test('the parts that an upgrade applies one after the other are there, and hold all that runs the program', () => {
+  const page = readFileSync('docs/operators/data.md', 'utf8')
+  const applied = [...page.matchAll(/kubectl apply -k \. -l part=(\w+)/g)].map(([, part]) => part)
+  const running = manifestsOf('postgres').filter(({ spec }) => spec?.template)
+  expect(running.map(({ metadata }) => metadata.labels?.part)).toEqual([...applied, 'gateway'])
 })

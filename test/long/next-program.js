@@ -37,14 +37,14 @@ export function makeNextProgram(folder, { excludes = false } = {}) {
   const manifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
   writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ ...manifest, version: nextVersion(manifest) }))
   const dist = path.join(folder, 'dist')
-  for (const file of SCHEMAS) change(path.join(dist, file), (text) => `${text}\n${migrationOf(file, excludes)}`)
-  for (const file of codeIn(path.join(dist, 'gen/surveyauth'))) change(file, withMore)
-  for (const file of codeIn(path.join(dist, 'services/rpc'))) change(file, sendingMore)
+  for (const file of SCHEMAS) change([path.join(dist, file)], (text) => `${text}\n${migrationOf(file, excludes)}`)
+  change(codeIn(path.join(dist, 'gen/surveyauth')), withMore)
+  change(codeIn(path.join(dist, 'services/rpc')), sendingMore)
   writeFileSync(path.join(dist, 'services/rpc/next.js'), SENDING)
   return path.join(folder, 'bin/survey-auth.js')
 }
 
-export function nextVersion({ version }) {
+function nextVersion({ version }) {
   const [major, minor] = version.split('.')
   return `${major}.${Number(minor) + 1}.0`
 }
@@ -54,8 +54,14 @@ function codeIn(folder) {
   return names.map((name) => path.join(folder, name))
 }
 
-function change(file, of) {
-  writeFileSync(file, of(readFileSync(file, 'utf8')))
+function change(files, of) {
+  const changed = files.filter((file) => {
+    const before = readFileSync(file, 'utf8')
+    const after = of(before)
+    writeFileSync(file, after)
+    return after !== before
+  })
+  if (changed.length === 0) throw new Error(`nothing was changed in ${files.join(', ')}`)
 }
 
 function migrationOf(file, excludes) {
