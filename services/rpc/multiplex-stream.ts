@@ -4,6 +4,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import {
   type MultiplexedCall,
+  type MultiplexedResult,
   MultiplexRequestSchema,
   type MultiplexResponse,
   MultiplexService,
@@ -75,7 +76,7 @@ export class MultiplexStream {
   #unsent: Pending[] = []
   #isScheduled = false
   #isConnected = false
-  /** Since when nothing was heard although calls were sent, by performance.now(). */
+  /** Since when no answer was heard although calls were sent, by performance.now(). */
   #silentSinceMs: number | undefined
   #isDraining = false
 
@@ -102,7 +103,7 @@ export class MultiplexStream {
       this.#flush()
     })
     this.#call.on('data', (response: MultiplexResponse) => {
-      this.#silentSinceMs = undefined
+      if (response.results.some(isAnswer)) this.#silentSinceMs = undefined
       options.onResponse(response)
     })
     this.#call.on('error', () => undefined) // `status` follows and says the same
@@ -159,6 +160,10 @@ export class MultiplexStream {
     if (this.pending[id] === undefined) return // it was forgotten before
     delete this.pending[id]
     this.#size -= 1
+  }
+
+  /** The process has said that it serves; calls that it has not answered say more. */
+  endSilence(): void {
     if (this.#size === 0) this.#silentSinceMs = undefined
   }
 
@@ -225,6 +230,11 @@ export class MultiplexStream {
     const text = `the request has ${bytes.length} bytes, ${peer} takes ${maxRequestBytes}` // it is one call: see sizeOf
     onUnencodable(pending, new ConnectError(text, Code.ResourceExhausted))
   }
+}
+
+/** A service whose database hangs says after seconds that it cannot answer. */
+function isAnswer({ outcome }: MultiplexedResult): boolean {
+  return outcome.case !== 'failure' || outcome.value.code !== Code.Unavailable
 }
 
 /** At least as many bytes as the call takes in a message, with what the message has besides; its texts are ASCII. */

@@ -53,8 +53,7 @@ export class MultiplexTransport {
   #client: grpc.Client
   /** Where new calls go. */
   #stream: MultiplexStream | undefined
-  /** Whether the other side has said so, to whoever asks it, since the connection was made. */
-  isServing = false
+  #isServing = false
   /** By the last stream that was opened: the other side does not let this process call. */
   isRefused = false
   /** Since when calls wait for a connection, by performance.now(). */
@@ -93,6 +92,16 @@ export class MultiplexTransport {
       signal?.addEventListener('abort', onAbort)
       stream.send(pending)
     })
+  }
+
+  /** Whether the other side has said so, to whoever asks it, since the connection was made. */
+  get isServing(): boolean {
+    return this.#isServing
+  }
+
+  set isServing(isServing: boolean) {
+    this.#isServing = isServing
+    if (isServing) this.#stream?.endSilence()
   }
 
   get rank(): number {

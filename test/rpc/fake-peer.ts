@@ -6,6 +6,8 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import * as grpc from '@grpc/grpc-js'
 import {
   type MultiplexedCall,
+  MultiplexedFailureSchema,
+  type MultiplexedResult,
   MultiplexRequestSchema,
   MultiplexResponseSchema,
   MultiplexService,
@@ -30,6 +32,8 @@ export class FakePeer {
   isServing = true
   /** Takes calls and answers none. */
   isSilent = false
+  /** Answers calls as a service whose database hangs: later, that it cannot. */
+  failsAfterMs: number | undefined
   /** Answers no health checks. */
   hangs = false
   /** Health checks that it did not answer, and nobody waits for any longer. */
@@ -99,7 +103,9 @@ export class FakePeer {
     stream.on('data', (bytes: Buffer) => {
       const { calls } = fromBinary(MultiplexRequestSchema, bytes)
       this.seen.push(...calls.map(({ method }) => method.split('/').at(-1) ?? ''))
-      if (!this.isSilent) stream.write(encoded(calls.map((call) => this.#answer(call))))
+      if (this.isSilent) return
+      if (this.failsAfterMs === undefined) stream.write(encoded(calls.map((call) => this.#answer(call))))
+      else setTimeout(() => stream.write(encoded(calls.map(refused))), this.failsAfterMs)
     })
   }
 
@@ -110,10 +116,12 @@ export class FakePeer {
   }
 }
 
-function encoded(
-  results: readonly { id: number; outcome: { case: 'response'; value: Uint8Array } }[],
-  draining = false,
-) {
+const refused = ({ id }: MultiplexedCall) => {
+  const value = create(MultiplexedFailureSchema, { code: grpc.status.UNAVAILABLE, message: 'the database hangs' })
+  return { id, outcome: { case: 'failure' as const, value } }
+}
+
+function encoded(results: readonly Pick<MultiplexedResult, 'id' | 'outcome'>[], draining = false) {
   return Buffer.from(
     toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results: [...results], draining })),
   )

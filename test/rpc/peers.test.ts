@@ -130,6 +130,18 @@ test('one that says nothing for half a second while calls wait gets no more of t
   expect(b.seen).toHaveLength(6)
 })
 
+test('one that answers late, and only that it cannot, gets no calls until it says that it serves', async () => {
+  const { a, verify, answering, looks } = await open()
+  await looks()
+  a.failsAfterMs = 700
+  const calls = [verify(), verify(), verify(), verify()].map((call) => call.catch(({ code }) => Code[code]))
+  expect((await Promise.all(calls)).sort()).toEqual(['Unavailable', 'Unavailable', 'b', 'b'])
+  expect(await answering()).toBe('bbbb')
+  a.failsAfterMs = undefined
+  await looks()
+  expect(await answering()).toBe('aabb')
+})
+
 test('one that hangs is named, and keeps nobody waiting who looks', async () => {
   const { a, remote, looks } = await open()
   await looks()
