@@ -34,8 +34,8 @@ const SERVICES = {
 
 /** Methods of which a caller of each role may call one. All refuse an empty request. */
 const PROBES = {
-  token: [TokenService.method.getAuthorizedUser, TokenService.method.verifyAccessToken],
-  survey: [SurveyService.method.getSurvey],
+  token: [TokenService.method.getAuthorizedUser, TokenService.method.verifyAccessToken, AdminService.method.getApp],
+  survey: [SurveyService.method.getSurvey, SurveyService.method.exportAnswers],
 }
 
 export interface Remote extends Part {

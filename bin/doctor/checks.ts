@@ -4,6 +4,7 @@ import { get } from 'node:http'
 import path from 'node:path'
 import { text as textOf } from 'node:stream/consumers'
 import { type Address, formatAddress, hostInUrl } from '../../services/rpc/address.js'
+import type { Caller } from '../../services/rpc/callers.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { DatabaseRefused } from '../../services/storage/database-refused.js'
@@ -230,10 +231,18 @@ async function serviceElsewhere(
   config: Config,
 ): Promise<Verdict> {
   const { connectTo } = await import('../compose/remote.js') // loads gRPC: only here
-  const remote = connectTo(service, addresses, config, config.surveyServiceUrl ? 'gateway' : 'survey')
-  const absent = await remote.absent()
-  await remote.close()
-  if (absent.length === 0) return ok(`serves at ${remote.url}`)
+  const absentFor = async (caller: Caller) => {
+    const remote = connectTo(service, addresses, config, caller)
+    const absent = await remote.absent()
+    await remote.close()
+    return absent
+  }
+  const own = config.surveyServiceUrl ? 'gateway' : 'survey'
+  const absent = await absentFor(own)
+  const where = addresses.map(formatAddress).join(', ')
+  if (absent.length === 0) return ok(`serves at ${where}`)
+  if (usesTls(config, RPC_ADDRESSES) && (await absentFor('operator')).length === 0)
+    return odd(`serves at ${where}, and knows this certificate as operator: enough for commands, not for a ${own}`)
   const faults = absent.map(({ what, cause }) => `${what}: ${inOneLine(cause)}`).join('; ')
   const toDo = `start or mend it, or correct ${service.toUpperCase()}_SERVICE_URL`
   return areNeeded(absent) ? wrong(`${faults}; ${toDo}`) : odd(`serves at another address; ${faults}; ${toDo}`)

@@ -294,18 +294,14 @@ const cases: readonly Case[] = [
     when: 'does not know us',
     state: 'wrong',
     says: /: it does not know this process as gateway: see RPC_CALLERS there; start or mend it, or correct TOKEN_SERVICE_URL$/,
-    async breaks({ dataDir }) {
-      const authority = createAuthority()
-      const files = pemFiles(dataDir, materialOf(authority, authority.issue('DNS:us.test,IP:127.0.0.1')))
-      const url = `https://127.0.0.1:${await freePort()}`
-      const served = { ...files, RPC_LISTEN: url }
-      const stranger = await startProcess({ ...served, RPC_CALLERS: 'gateway=DNS:others.test' })
-      const mend = async () => {
-        await stranger.stop()
-        await startProcess({ ...served, RPC_CALLERS: 'gateway=DNS:us.test' })
-      }
-      return { env: { ...files, TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }, mend }
-    },
+    breaks: (service) => servedTo(service, 'gateway=DNS:others.test'),
+  },
+  {
+    check: 'survey service',
+    when: 'knows us in another role',
+    state: 'odd',
+    says: /^serves at \S+, and knows this certificate as operator: enough for commands, not for a gateway$/,
+    breaks: (service) => servedTo(service, 'operator=DNS:us.test'),
   },
   {
     check: 'survey service',
@@ -388,6 +384,20 @@ function withCertificate({ dataDir }: ServiceProcess, days: number): Broken {
 }
 
 /** An admin port that says this of readiness until it is mended. */
+/** A certificate for us, and services with these callers at one address; then with us as the gateway. */
+async function servedTo({ dataDir }: ServiceProcess, callers: string): Promise<Broken> {
+  const authority = createAuthority()
+  const files = pemFiles(dataDir, materialOf(authority, authority.issue('DNS:us.test,IP:127.0.0.1')))
+  const url = `https://127.0.0.1:${await freePort()}`
+  const serve = (RPC_CALLERS: string) => startProcess({ ...files, RPC_LISTEN: url, RPC_CALLERS })
+  const services = await serve(callers)
+  const mend = async () => {
+    await services.stop()
+    await serve('gateway=DNS:us.test')
+  }
+  return { env: { ...files, TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }, mend }
+}
+
 async function answering(status: number, text: string): Promise<Broken> {
   const said = { status, text }
   const server = createServer((_, response) => void response.writeHead(said.status).end(said.text))

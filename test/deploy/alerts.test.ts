@@ -58,6 +58,13 @@ const cases: Readonly<Record<string, Case>> = {
     fires: { [of('survey_auth_ready_but', { reason: 'host db1:5432 of the token database' })]: '1x40' },
     quiet: { [of('survey_auth_ready_but', { reason: 'survey provider at https://surveys:9443' })]: '1x40' },
   },
+  SurveyAuthServiceMissing: {
+    fires: { [of('survey_auth_ready_but', { reason: 'token service at https://token2:9443' })]: '1x40' },
+    quiet: {
+      [of('survey_auth_ready_but', { reason: 'survey service at https://surveys:9443' })]: '1x15 0x25',
+      [of('survey_auth_ready_but', { reason: 'survey provider at https://surveys:9443' })]: '1x40',
+    },
+  },
   SurveyAuthDefect: {
     fires: { [of('survey_auth_unexpected_errors_total')]: '0x27 1x13' },
     quiet: { [of('survey_auth_unexpected_errors_total')]: '0x10 1x30' },

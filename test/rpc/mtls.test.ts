@@ -278,7 +278,8 @@ test.each([
   ['token', 'gateway', 'DNS:stranger.test', 'it does not know this process as gateway: see RPC_CALLERS there'],
   ['token', 'survey', 'DNS:survey-writer.test', 'it does not know this process as survey: see RPC_CALLERS there'],
   ['survey', 'gateway', 'DNS:survey.test', 'it does not know this process as gateway: see RPC_CALLERS there'],
-  ['token', 'operator', 'DNS:stranger.test', undefined], // the command's answer says so
+  ['token', 'operator', 'DNS:operator.test', undefined],
+  ['token', 'operator', 'DNS:stranger.test', 'it does not know this process as operator: see RPC_CALLERS there'],
 ] as const)('the %s service that serves is absent to a %s with %s: %s', async (service, caller, name, cause) => {
   server.setServing(true)
   onTestFinished(() => server.setServing(false))
@@ -394,6 +395,7 @@ test.each(Object.entries(faults))(
     onTestFinished(async () => void (await Promise.all([remote.close(), second.drain(100), end()])))
     const from = performance.now()
     await remote.choose()
+    calls = 0
     const admin = clientOf(AdminService, remote.invoke)
     for (let call = 0; call < 3; call += 1) expect(await codeOf(admin.deleteApp({ appid: 'app_x' }))).toBe('ok')
     expect(calls).toBe(3)
