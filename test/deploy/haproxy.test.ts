@@ -120,6 +120,18 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
     expect(haproxy.log).not.toContain('canaryCode')
   })
 
+  test('leaves it to a gateway to refuse many headers', async () => {
+    let received = 0
+    const count = () => {
+      received += 1
+    }
+    const haproxy = await startHaproxy([await startCutting(count), await startCutting(count)])
+    received = 0
+    const headers = Array.from({ length: 150 }, (_, n) => ['--header', `x-${n}: 1`]).flat()
+    await curl(haproxy, '/api/oauth2/access_token', ...headers)
+    expect(received).toBe(1)
+  })
+
   test('answers apps in the envelope and people with our page when there is no gateway', async () => {
     const haproxy = await startHaproxy([await freePorts(), await freePorts()])
     const api = await curl(haproxy, '/api/surveys?access_token=canaryToken')
