@@ -32,7 +32,7 @@ const WAYS = [
   { what: 'back, services first', to: 'old', steps: SERVICES_FIRST },
 ]
 const DRAIN_SECONDS = '1'
-const LOOK_EVERY_MS = 50
+const LOOK_EVERY_MS = 100
 const WORK_MS = 500
 
 const options = scriptOptions('npm run test:upgrade', {

@@ -16,7 +16,7 @@ const SCRIPT = fileURLToPath(new URL('../long/upgrade.js', import.meta.url))
 test('two of each are upgraded one by one under load on a migrated database, and back, and nothing fails or is lost', {
   timeout: 600_000,
 }, async () => {
-  const run = promisify(execFile)(process.execPath, [SCRIPT, '--ways', '3', '--clients', '4', '--pause', '40'])
+  const run = promisify(execFile)(process.execPath, [SCRIPT, '--ways', '3', '--clients', '4', '--pause', '100'])
   const { stdout } = await run.catch((error: { stdout: string }) => error)
   expect(stdout).toMatch(/\nfrom \d+\.\d+\.\d+ to \d+\.\d+\.\d+: 0 wrong\n$/)
 })
