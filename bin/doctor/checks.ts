@@ -242,7 +242,9 @@ async function serviceElsewhere(
   const where = addresses.map(formatAddress).join(', ')
   if (absent.length === 0) return ok(`serves at ${where}`)
   if (usesTls(config, RPC_ADDRESSES) && (await absentFor('operator')).length === 0)
-    return odd(`serves at ${where}, and knows this certificate as operator: enough for commands, not for a ${own}`)
+    return odd(
+      `serves at ${where}, and knows this certificate as operator, which is enough for commands; for a ${own}, name it in RPC_CALLERS there`,
+    )
   const faults = absent.map(({ what, cause }) => `${what}: ${inOneLine(cause)}`).join('; ')
   const toDo = `start or mend it, or correct ${service.toUpperCase()}_SERVICE_URL`
   return areNeeded(absent) ? wrong(`${faults}; ${toDo}`) : odd(`serves at another address; ${faults}; ${toDo}`)

@@ -300,7 +300,7 @@ const cases: readonly Case[] = [
     check: 'survey service',
     when: 'knows us in another role',
     state: 'odd',
-    says: /^serves at \S+, and knows this certificate as operator: enough for commands, not for a gateway$/,
+    says: /^serves at \S+, and knows this certificate as operator, which is enough for commands; for a gateway, name it in RPC_CALLERS there$/,
     breaks: (service) => servedTo(service, 'operator=DNS:us.test'),
   },
   {
@@ -383,7 +383,6 @@ function withCertificate({ dataDir }: ServiceProcess, days: number): Broken {
   return { env, mend: () => pemFiles(dataDir, serverMaterial()) }
 }
 
-/** An admin port that says this of readiness until it is mended. */
 /** A certificate for us, and services with these callers at one address; then with us as the gateway. */
 async function servedTo({ dataDir }: ServiceProcess, callers: string): Promise<Broken> {
   const authority = createAuthority()
@@ -398,6 +397,7 @@ async function servedTo({ dataDir }: ServiceProcess, callers: string): Promise<B
   return { env: { ...files, TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }, mend }
 }
 
+/** An admin port that says this of readiness until it is mended. */
 async function answering(status: number, text: string): Promise<Broken> {
   const said = { status, text }
   const server = createServer((_, response) => void response.writeHead(said.status).end(said.text))
