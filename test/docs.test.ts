@@ -91,6 +91,27 @@ describe('pages', () => {
   })
 })
 
+test('the version is everywhere that of the package', () => {
+  const { version } = JSON.parse(read('package.json')) as { version: string }
+  const lock = JSON.parse(read('package-lock.json')) as { version: string; packages: { '': { version: string } } }
+  const contract = parse(read('docs/api/openapi.yaml')) as { info: { version: string } }
+  const [, newest] = /^## (\d\S+)/m.exec(read('CHANGELOG.md')) ?? []
+  const tags = ['sqlite', 'postgres'].map((way) => {
+    const { images } = parse(read(`deploy/kubernetes/${way}/kustomization.yaml`)) as { images: { newTag: string }[] }
+    return images.map(({ newTag }) => newTag)
+  })
+  const promise = JSON.parse(read('test/released/promise.json')) as { version: string }
+  const named = { lock: lock.version, packages: lock.packages[''].version, contract: contract.info.version, newest }
+  expect({ ...named, tags, promise: promise.version }).toEqual({
+    lock: version,
+    packages: version,
+    contract: version,
+    newest: version,
+    tags: [[version], [version]],
+    promise: version,
+  })
+})
+
 describe('docs/operators/monitor.md', () => {
   const text = read('docs/operators/monitor.md')
 
