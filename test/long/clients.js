@@ -12,25 +12,26 @@ export function mayChange({ what }) {
 
 export class Clients {
   count = 0
+  pauseMs
   #seen = []
   #agent = new Agent({ keepAlive: true })
   #gateways
-  #pauseMs
 
   /** `gateways()`: addresses of those to ask now; `pauseMs`: before each request. */
   constructor(gateways, pauseMs) {
     this.#gateways = gateways
-    this.#pauseMs = pauseMs
+    this.pauseMs = pauseMs
   }
 
   send = async (outgoing) => {
-    await sleep(this.#pauseMs)
+    await sleep(this.pauseMs)
     const gateways = this.#gateways()
-    const { hostname: host, port } = new URL(gateways[this.count++ % gateways.length])
     const startMs = performance.now()
     const what = `${outgoing.method ?? 'GET'} ${outgoing.target.split('?')[0]}`
     const see = (status) => this.#seen.push({ what, status, startMs, answeredMs: performance.now() })
     try {
+      if (gateways.length === 0) throw new Error('no gateway is ready')
+      const { hostname: host, port } = new URL(gateways[this.count++ % gateways.length])
       const answer = await sendTo({ agent: this.#agent, host, port }, outgoing)
       see(answer.status)
       return answer

@@ -64,6 +64,11 @@ async function upgrade(fleet, clients, programs) {
     sendOf: () => clients.send,
   })
   const wrong = []
+  const check = async (what) => {
+    clients.pauseMs = 0
+    await checkCrowd(people, wrong, what)
+    clients.pauseMs = options.pause
+  }
   const watched = async (what, works, isExcused = () => false) => {
     const load = { isOver: false }
     const working = people.map((person) => person.work(load, wrong))
@@ -77,7 +82,7 @@ async function upgrade(fleet, clients, programs) {
     }
     load.isOver = true
     await Promise.all(working)
-    await checkCrowd(people, wrong, 'recent')
+    await check('recent')
     say(`${what}: ${answered} requests, longest ${Math.round(longestMs)} ms, ${wrong.length} wrong`)
   }
 
@@ -86,13 +91,16 @@ async function upgrade(fleet, clients, programs) {
   await watched('killed, and started again on the new schema', [killed], mayChange)
   for (let count = 0; count < options.ways && wrong.length === 0; count += 1) {
     const { what, to, steps } = WAYS[count % WAYS.length]
-    const replace = (name) => replaceBy(fleet, name, programs[to])
+    const replace = async (names) => {
+      await Promise.all(names.map((name) => replaceBy(fleet, name, programs[to])))
+      await untilAllAreSeen(fleet)
+    }
     await watched(
       what,
-      steps.map((names) => () => Promise.all(names.map(replace))),
+      steps.map((names) => () => replace(names)),
     )
   }
-  await checkCrowd(people, wrong, 'everything')
+  await check('everything')
   say(`on PostgreSQL: ${JSON.stringify(countsOf(people))}`)
   if (wrong.length > 0) say(fleet.output.slice(-4_000))
   return wrong
@@ -121,6 +129,14 @@ async function replaceBy(fleet, name, { command, version }) {
   const metrics = await (await fetch(`${fleet.adminUrls[name]}/metrics`)).text()
   const line = metrics.split('\n').find((one) => one.startsWith('survey_auth_build_info'))
   if (!line?.includes(`version="${version}"`)) throw new Error(`${name} runs another version: ${line}`)
+}
+
+/** The next one may be ended once all others call those that are new. */
+async function untilAllAreSeen(fleet) {
+  const lacks = (url) => fetch(`${url}/readyz`).then((answer) => answer.text())
+  while ((await Promise.all(Object.values(fleet.adminUrls).map(lacks))).join().includes('unavailable')) {
+    await sleep(LOOK_EVERY_MS)
+  }
 }
 
 /** Knows which gateways say that they are ready, as a balancer in front of them does. */
