@@ -103,7 +103,7 @@ function isSameCore(one, other) {
 /** The options with which the command of the survey-auth in this folder starts Node. */
 export function flagsOf(product) {
   const command = readFileSync(path.join(product, 'bin', 'survey-auth.js'), 'utf8')
-  const [line = ''] = /^':' \/\/; exec node .*/m.exec(command) ?? []
+  const [line = ''] = /^':' \/\/; .*exec node .*/m.exec(command) ?? []
   return line.match(/--\S+/g) ?? []
 }
 

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Answers, closedLoop, INCOMPLETE, openLoop } from '../bench/load.js'
+import { SERVER_FLAGS } from '../bench/processes.js'
 import {
   dueAtMs,
   dueBy,
@@ -29,6 +30,10 @@ afterEach(() => {
     server.close()
     server.closeAllConnections()
   }
+})
+
+test('servers are started with the options with which the command starts Node', () => {
+  expect(SERVER_FLAGS).toEqual(expect.arrayContaining(['--v8-pool-size=1', '--no-memory-reducer']))
 })
 
 /** Port of a server that answers as given; `path` is the request's. */

@@ -1,0 +1,2 @@
+/** The options with which the command starts Node. */
+export const SERVER_FLAGS: readonly string[]
