@@ -103,8 +103,9 @@ function isSameCore(one, other) {
 /** The options with which the command of the survey-auth in this folder starts Node. */
 export function flagsOf(product) {
   const command = readFileSync(path.join(product, 'bin', 'survey-auth.js'), 'utf8')
-  const [line = ''] = /^':' \/\/; .*exec node .*/m.exec(command) ?? []
-  return line.match(/--\S+/g) ?? []
+  const [, options] = /exec node (.*) "\$0"/.exec(command) ?? []
+  if (options === undefined) throw new Error(`${product} has a command that starts Node in another way than this knows`)
+  return options.split(' ')
 }
 
 /** Peers get the same options: they help them too. */

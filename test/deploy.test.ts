@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
+import { SERVER_FLAGS } from '../bench/processes.js'
 import { createProgram } from '../bin/main.js'
 import { type Setting, settings } from '../bin/settings.js'
 import type { Route } from '../gateway/http.js'
@@ -117,9 +118,7 @@ describe('commands', () => {
     const run = Object.values(services).filter(({ image }) => image === 'survey-auth')
     expect(new Set(run.map(({ command }) => command?.[1]))).toEqual(new Set(['token', 'survey', 'gateway']))
     for (const { command } of run) expect([command?.[0], modes.includes(command?.[1] ?? '')]).toEqual(['serve', true])
-    const [, started = ''] =
-      /exec node (.*) "\$0"/.exec(readFileSync(path.join(ROOT, 'bin/survey-auth.js'), 'utf8')) ?? []
-    const options = started.split(' ').map((option) => `"${option}"`)
+    const options = SERVER_FLAGS.map((option) => `"${option}"`)
     expect(textOf('docker/Dockerfile')).toContain(
       `ENTRYPOINT ["node", ${options.join(', ')}, "/opt/survey-auth/bin/survey-auth.js"]\nCMD ["serve", "all"]\n`,
     )
