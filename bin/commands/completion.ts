@@ -79,16 +79,21 @@ const wordsOf = ({ words, options }: Place) => [
 /** `/app/create --logo`: behind such an option comes its value. */
 const behind = (at: string, flags: readonly string[]) => flags.map((flag) => quoted(`${at} ${flag}`))
 
-const withValue = (places: readonly Place[]) =>
-  places.flatMap(({ at, options }) =>
+/** Options that a value follows: one of a few, or any other. */
+function withValue(places: readonly Place[]) {
+  const all = places.flatMap(({ at, options }) =>
     options.filter(({ takesValue }) => takesValue).map((option) => ({ ...option, at: behind(at, option.flags) })),
   )
+  return {
+    values: all.filter(({ values }) => values.length > 0),
+    others: all.filter(({ values }) => values.length === 0),
+  }
+}
 
 const HEAD = '# Completes survey-auth. Written by: survey-auth completion'
 
 function bash(places: readonly Place[]): string {
-  const values = withValue(places).filter(({ values }) => values.length > 0)
-  const others = withValue(places).filter(({ values }) => values.length === 0)
+  const { values, others } = withValue(places)
   return `${HEAD} bash
 _survey_auth() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD - 1]} at='' words='' word
@@ -117,8 +122,7 @@ function zsh(places: readonly Place[]): string {
     ...words.map(({ word, about }) => quoted(`${word}:${about}`)),
     ...options.flatMap(({ flags, about }) => flags.map((flag) => quoted(`${flag}:${about}`))),
   ]
-  const values = withValue(places).filter(({ values }) => values.length > 0)
-  const others = withValue(places).filter(({ values }) => values.length === 0)
+  const { values, others } = withValue(places)
   return `#compdef survey-auth survey-auth.js
 ${HEAD} zsh
 _survey-auth() {

@@ -25,9 +25,9 @@ import { unprotectedDatabase } from '../unprotected-database.js'
 import { untrustedProxy } from '../untrusted-proxy.js'
 
 export type Verdict = {
-  /** Of what is not ok: what it is, where, and behind the last semicolon what to do. */
   /** `odd` is worth a look and fails nothing. */
   readonly state: 'ok' | 'odd' | 'wrong'
+  /** Of what is not ok: what it is, where, and behind the last semicolon what to do. */
   readonly detail: string
 }
 

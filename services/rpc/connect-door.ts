@@ -44,13 +44,6 @@ const callerKey = createContextKey<Peer | undefined>(undefined, { description: '
 
 export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
   const { dispatcher, identify, reflects } = options
-  const { serverReflectionInfo } = createReflection(dispatcher.services)
-  const reflection: ServiceImpl<typeof ServerReflection> = {
-    serverReflectionInfo(requests, context) {
-      callerOf(context)
-      return serverReflectionInfo(requests, context)
-    },
-  }
   const handler = connectNodeAdapter({
     routes(router) {
       for (const service of dispatcher.services) {
@@ -62,7 +55,8 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
         router.service(service, implementation as ServiceImpl<typeof service>, options)
       }
       if (reflects) {
-        router.service(ServerReflection, reflection, { readMaxBytes: maxRequestBytesOf(ServerReflection) })
+        const options = { readMaxBytes: maxRequestBytesOf(ServerReflection) }
+        router.service(ServerReflection, reflectionOf(dispatcher), options)
       }
     },
     contextValues({ socket }) {
@@ -103,6 +97,17 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       }
       clearTimeout(force)
       http1.close()
+    },
+  }
+}
+
+/** For callers that have a role. */
+function reflectionOf({ services }: Dispatcher): ServiceImpl<typeof ServerReflection> {
+  const { serverReflectionInfo } = createReflection(services)
+  return {
+    serverReflectionInfo(requests, context) {
+      callerOf(context)
+      return serverReflectionInfo(requests, context)
     },
   }
 }

@@ -1,5 +1,5 @@
-// That apps read answers: one audit event for each app, survey and hour, and each owner, if another gets the survey meanwhile. It is written before the first answer is handed out; how far
-// the ids reach, which changes with every page, is written from time to time.
+// That apps read answers: one audit event for each app, survey and hour, and each owner, if another gets the survey meanwhile. It is
+// written before the first answer is handed out; how far the ids reach, which changes with every page, is written from time to time.
 import type { AnswersRead } from './store/survey-event.js'
 import type { SurveyStore } from './store/survey-store.js'
 

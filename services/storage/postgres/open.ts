@@ -34,7 +34,7 @@ export function examine(
   }))
 }
 
-/** Runs one statement on a database that is needed for nothing else; no rows without the schema. Otherwise as schemaVersionOf. */
+/** Runs one statement on a database that is needed for nothing else; no rows without the schema. Otherwise as examine. */
 export function readOnce<Row extends pg.QueryResultRow>(
   url: string,
   schema: Schema,
